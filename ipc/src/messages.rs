@@ -1,0 +1,138 @@
+//! The messages of every link, one enum per direction.
+//!
+//! A process can only send what its end of a link can say: the other direction's enum is another
+//! type. None of them has a place for the bearer (ARC-06).
+
+use bincode::{Decode, Encode};
+use bytes::Bytes;
+
+use crate::{
+    codec::CodecError,
+    confine::Report,
+    hello::{Hello, Role},
+    record::{Level, Record},
+};
+
+pub mod peers;
+pub mod pulld;
+pub mod relayd;
+pub mod vpnd;
+
+/// A message of one direction of a link.
+pub trait Message: Sized + Send + Sync + 'static {
+    /// Longest encoded form in bytes, both when sending and when receiving.
+    const LIMIT: usize;
+
+    /// The encoded form.
+    fn to_bytes(&self) -> Result<Vec<u8>, CodecError>;
+
+    /// The message that `bytes` are, exactly.
+    fn of_bytes(bytes: &Bytes) -> Result<Self, CodecError>;
+
+    /// How many descriptors travel beside this message.
+    fn descriptors(&self) -> usize {
+        0
+    }
+}
+
+/// Gives a message type its limit; see [`Message`].
+macro_rules! message {
+    ($kind:ty, $limit:expr) => {
+        message!($kind, $limit, |_message| 0);
+    };
+    ($kind:ty, $limit:expr, $descriptors:expr) => {
+        impl $crate::messages::Message for $kind {
+            const LIMIT: usize = $limit;
+
+            fn to_bytes(&self) -> Result<Vec<u8>, $crate::codec::CodecError> {
+                $crate::codec::encode::<_, { $limit }>(self)
+            }
+
+            fn of_bytes(bytes: &bytes::Bytes) -> Result<Self, $crate::codec::CodecError> {
+                $crate::codec::decode::<_, { $limit }>(bytes)
+            }
+
+            fn descriptors(&self) -> usize {
+                let count: fn(&Self) -> usize = $descriptors;
+                count(self)
+            }
+        }
+    };
+}
+pub(crate) use message;
+
+/// What the supervisor says to every worker.
+#[derive(Encode, Decode)]
+pub enum ToWorker {
+    /// First frame.
+    Hello(Hello),
+    /// The worker's end of its link to `role`; one descriptor travels beside it.
+    PeerLink {
+        /// Who holds the other end.
+        role: Role,
+    },
+    /// The records to send from here on.
+    LogLevel(Level),
+    /// Answered with [`FromWorker::Pong`] of the same number.
+    Ping(u64),
+    /// End in order; answered with [`FromWorker::Stopped`].
+    Stop,
+}
+
+impl ToWorker {
+    /// Descriptors beside the message.
+    pub fn descriptors(&self) -> usize {
+        match self {
+            Self::PeerLink { .. } => 1,
+            Self::Hello(_) | Self::LogLevel(_) | Self::Ping(_) | Self::Stop => 0,
+        }
+    }
+}
+
+/// What every worker says to the supervisor.
+#[derive(Encode, Decode)]
+pub enum FromWorker {
+    /// First frame.
+    Hello(Hello),
+    /// The layers of confinement that this worker runs under, once, right after the hello.
+    Confined(Report),
+    /// A log record; workers write no log of their own.
+    Record(Record),
+    /// The answer to [`ToWorker::Ping`].
+    Pong(u64),
+    /// The worker stopped in order and ends.
+    Stopped,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        pulld::{PulldStart, ToPulld},
+        vpnd::ToVpnd,
+        *,
+    };
+
+    /// ARC-14, ARC-15, ARC-16: all that pulld is told are two origins and whom to trust, and vpnd is told
+    /// nothing of its own; neither link has a place for an identity, a key or a token. The matches are
+    /// exhaustive, so that a new member or message is weighed here.
+    #[test]
+    fn pulld_and_vpnd_are_told_no_secret() {
+        let told = ToPulld::Start(PulldStart {
+            registry_origin: "https://cloudly.test".into(),
+            relay_origin: "https://relay.test".into(),
+            trust_anchors: Vec::new(),
+        });
+        match told {
+            ToPulld::Start(PulldStart { registry_origin, relay_origin, trust_anchors }) => {
+                assert!(registry_origin.starts_with("https://") && relay_origin.starts_with("https://"));
+                assert!(trust_anchors.is_empty());
+            }
+            ToPulld::Worker(message) => assert_eq!(message.descriptors(), 0),
+        }
+        let ToVpnd::Worker(message) = ToVpnd::Worker(ToWorker::Stop);
+        match message {
+            ToWorker::PeerLink { role } => assert_eq!(role, Role::Relayd),
+            ToWorker::Hello(_) | ToWorker::LogLevel(_) | ToWorker::Ping(_) | ToWorker::Stop => {}
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What happens to file descriptors as a whole: everything from a number on is closed, now or at the next
+//! exec, and a socket is told to take none (ARC-05).
+#![expect(unsafe_code, reason = "close_range and SO_PASSRIGHTS have no safe wrapper")]
+
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+use nix::errno::Errno;
+
+/// `SO_PASSRIGHTS` of `asm-generic/socket.h` (Linux 6.16), the same number on x86_64 and aarch64.
+pub(crate) const SO_PASSRIGHTS: libc::c_int = 83;
+
+/// Closes every descriptor numbered `first` or above.
+///
+/// For the start of a process, before anything in it owns such a descriptor. A negative `first` is `EINVAL`.
+pub fn close_from(first: RawFd) -> Result<(), Errno> {
+    close_range(first, 0)
+}
+
+/// Marks every descriptor numbered `first` or above close-on-exec; they stay open in this process.
+pub fn close_from_on_exec(first: RawFd) -> Result<(), Errno> {
+    close_range(first, libc::CLOSE_RANGE_CLOEXEC)
+}
+
+/// Tells the kernel that this Unix socket takes no descriptors: a peer that sends one gets `EPERM`.
+///
+/// `Ok(false)` when the kernel does not know the option (before Linux 6.16); such a link must then be read
+/// with plain `read`, which installs none.
+pub fn refuse_descriptors(socket: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let off: libc::c_int = 0;
+    let length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the option value is a live c_int of the stated length, which the kernel only reads.
+    let answer = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, (&raw const off).cast(), length)
+    };
+    match Errno::result(answer) {
+        Ok(_) => Ok(true),
+        Err(Errno::ENOPROTOOPT | Errno::EOPNOTSUPP) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn close_range(first: RawFd, flags: libc::c_uint) -> Result<(), Errno> {
+    let Ok(first) = libc::c_uint::try_from(first) else { return Err(Errno::EINVAL) };
+    // SAFETY: the call takes numbers only; that nothing owns the closed descriptors is the documented duty of
+    // `close_from`, and a broken one shows as EBADF, not as a memory error.
+    let answer = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, flags) };
+    Errno::result(answer).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::sys::{receive_with_descriptors, send_with_descriptors};
+
+    #[test]
+    fn a_negative_first_descriptor_is_refused() {
+        assert_eq!(close_from(-1), Err(Errno::EINVAL));
+        assert_eq!(close_from_on_exec(-3), Err(Errno::EINVAL));
+    }
+
+    #[test]
+    fn a_socket_that_refuses_descriptors_takes_none() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let refuses = refuse_descriptors(ours.as_fd()).unwrap();
+        let sent = send_with_descriptors(theirs.as_fd(), b"x", &[theirs.as_fd()]);
+        if refuses {
+            assert_eq!(sent, Err(Errno::EPERM));
+            return;
+        }
+        // Before Linux 6.16 the message goes out, and it is the receiver who has to own what came.
+        assert_eq!(sent, Ok(1));
+        let (_, descriptors) = receive_with_descriptors(ours.as_fd(), &mut [0; 8], 1).unwrap();
+        assert_eq!(descriptors.len(), 1);
+    }
+
+    #[test]
+    fn a_file_has_no_such_option() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert_eq!(refuse_descriptors(file.as_fd()), Err(Errno::ENOTSOCK));
+    }
+}

@@ -1,0 +1,330 @@
+//! How a worker comes to life: arguments, confinement, hello, records, and an orderly end
+//! (ARC-03, ARC-04, ARC-05, ARC-20, ARC-21, ARC-24).
+//!
+//! A worker's link to the supervisor is its standard input; standard output and error are a pipe for
+//! last words. Everything else is closed, and the environment is empty.
+
+use std::{
+    io::{self, Write},
+    os::fd::{AsFd, OwnedFd},
+    process::ExitCode,
+    time::Duration,
+};
+
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+    time::timeout,
+};
+use tracing_subscriber::layer::SubscriberExt;
+
+use crate::{
+    codec::CodecError,
+    confine::{Profile, Report, Started, confine},
+    hello::{Hello, HelloError, Role},
+    link::{self, Descriptors, LinkError, LinkReceiver, LinkSender},
+    messages::{FromWorker, Message, ToWorker},
+    record::{Level, Outlet, Record, RecordLayer, Verbosity},
+    sys::{self, Signal},
+};
+
+/// Records that may wait for the link.
+const RECORD_QUEUE: usize = 1024;
+/// Messages that may wait for the link.
+const MESSAGE_QUEUE: usize = 1024;
+/// The supervisor's hello must come within this time.
+const HELLO_BUDGET: Duration = Duration::from_secs(5);
+/// What is queued at the end is sent within this time.
+const FLUSH_BUDGET: Duration = Duration::from_secs(1);
+
+/// What the supervisor passes as arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launch {
+    /// Process id of the supervisor: a worker whose parent is another process ends.
+    pub supervisor: u32,
+    /// The one TCP port that the worker may connect to, for a worker that connects.
+    pub connect_port: Option<u16>,
+}
+
+impl Launch {
+    /// The arguments of a worker.
+    pub fn arguments(&self) -> Vec<String> {
+        let mut arguments = vec!["--supervisor".to_owned(), self.supervisor.to_string()];
+        if let Some(port) = self.connect_port {
+            arguments.extend(["--connect-port".to_owned(), port.to_string()]);
+        }
+        arguments
+    }
+
+    /// Reads what [`Launch::arguments`] wrote.
+    pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, StartError> {
+        let (mut supervisor, mut connect_port) = (None, None);
+        let mut arguments = arguments.into_iter();
+        while let Some(name) = arguments.next() {
+            let value = arguments.next().ok_or(StartError::Arguments)?;
+            match name.as_str() {
+                "--supervisor" => supervisor = Some(value.parse().map_err(|_| StartError::Arguments)?),
+                "--connect-port" => connect_port = Some(value.parse().map_err(|_| StartError::Arguments)?),
+                _ => return Err(StartError::Arguments),
+            }
+        }
+        Ok(Self { supervisor: supervisor.ok_or(StartError::Arguments)?, connect_port })
+    }
+}
+
+/// Why a worker does not run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StartError {
+    /// It was started by hand, or by another build.
+    Arguments,
+    /// Its standard input is no link.
+    NoLink,
+    /// It could not be confined.
+    Unconfined(String),
+    /// The supervisor is of another build.
+    Hello(HelloError),
+    /// The link ended.
+    Link(LinkError),
+    /// The runtime did not start.
+    Runtime(io::ErrorKind),
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Arguments => {
+                f.write_str("worker-arguments-refused: a worker is started by coreflow, not by hand")
+            }
+            Self::NoLink => f.write_str("worker-link-missing: standard input is not the supervisor's link"),
+            Self::Unconfined(why) => write!(f, "worker-unconfined: {why}"),
+            Self::Hello(error) => error.fmt(f),
+            Self::Link(error) => error.fmt(f),
+            Self::Runtime(kind) => write!(f, "worker-runtime-failed: {kind}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// A worker that is confined and has not started its runtime.
+pub struct Confined {
+    link: OwnedFd,
+    report: Report,
+}
+
+/// Confines this process; nothing of the worker's own runs before it.
+pub fn enter(profile: impl FnOnce(&Launch) -> Result<Profile, StartError>) -> Result<Confined, StartError> {
+    let launch = Launch::parse(std::env::args().skip(1))?;
+    let profile = profile(&launch)?;
+    let link = io::stdin().as_fd().try_clone_to_owned().map_err(|_| StartError::NoLink)?;
+    if !nix::sys::stat::fstat(&link).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFSOCK) {
+        return Err(StartError::NoLink);
+    }
+    drop(link);
+    // A terminal's interrupt and a group-wide stop reach workers too; a worker ends when it is told.
+    let _ = sys::ignore_signals(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+    let _ = sys::reset_signal_mask();
+    let _ = nix::unistd::setsid();
+    let report = confine(&profile, &Started { supervisor: launch.supervisor })
+        .map_err(|error| StartError::Unconfined(error.to_string()))?;
+    // Duplicated after the confinement, which closes everything above the three standard ones.
+    let link = io::stdin().as_fd().try_clone_to_owned().map_err(|_| StartError::NoLink)?;
+    Ok(Confined { link, report })
+}
+
+/// A message type that can say what every worker says.
+pub trait FromAnyWorker: Message {
+    /// Wraps it.
+    fn of_worker(message: FromWorker) -> Self;
+}
+
+/// A message type that holds what is said to every worker.
+pub trait ToAnyWorker: Message {
+    /// What was said, if it was said to every worker.
+    fn for_worker(self) -> Result<ToWorker, Self>;
+}
+
+/// The worker's side of its link, open and greeted.
+pub struct Life<Out, In> {
+    /// Sends to the supervisor; clones share one queue.
+    pub outbox: Outbox<Out>,
+    inbox: LinkReceiver<In>,
+    verbosity: Verbosity,
+    finish: oneshot::Sender<()>,
+    writer: JoinHandle<()>,
+}
+
+/// Queues messages for the supervisor.
+pub struct Outbox<Out>(mpsc::Sender<Out>);
+
+impl<Out> Clone for Outbox<Out> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<Out: Message> Outbox<Out> {
+    /// Queues `message`, waiting for room; a link that ended takes everything.
+    pub async fn send(&self, message: Out) {
+        let _ = self.0.send(message).await;
+    }
+}
+
+struct RecordQueue(mpsc::Sender<Record>);
+
+impl Outlet for RecordQueue {
+    fn offer(&self, record: Record) -> Result<(), Record> {
+        self.0.try_send(record).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(record) | mpsc::error::TrySendError::Closed(record) => record,
+        })
+    }
+}
+
+impl Confined {
+    /// Greets the supervisor, reports the confinement, and sends records from here on. Inside the
+    /// worker's runtime.
+    pub async fn join<Out: FromAnyWorker, In: ToAnyWorker>(
+        self,
+        role: Role,
+    ) -> Result<Life<Out, In>, StartError> {
+        let opened = link::open::<Out, In>(self.link, Descriptors::Accepted);
+        let (mut sender, mut inbox) = opened.map_err(|error| StartError::Runtime(error.kind()))?;
+        for message in [FromWorker::Hello(Hello::of(role)), FromWorker::Confined(self.report)] {
+            sender.send(&Out::of_worker(message), &[]).await.map_err(StartError::Link)?;
+        }
+        let first = timeout(HELLO_BUDGET, inbox.receive()).await;
+        let first = first.map_err(|_| StartError::Hello(HelloError::Missing))?.map_err(StartError::Link)?;
+        match first.message.for_worker() {
+            Ok(ToWorker::Hello(hello)) => hello.check(Role::Supervisor).map_err(StartError::Hello)?,
+            Ok(_) | Err(_) => return Err(StartError::Hello(HelloError::Missing)),
+        }
+        let verbosity = Verbosity::new(Level::Info);
+        let (records, recorded) = mpsc::channel(RECORD_QUEUE);
+        let layer = RecordLayer::new(RecordQueue(records), verbosity.clone());
+        // A second worker in one process exists in tests alone, which keep the first one's.
+        let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer));
+        let (outbox, messages) = mpsc::channel(MESSAGE_QUEUE);
+        let (finish, finished) = oneshot::channel();
+        let writer = tokio::spawn(write(sender, messages, recorded, finished));
+        Ok(Life { outbox: Outbox(outbox), inbox, verbosity, finish, writer })
+    }
+}
+
+/// What a worker is told that is its own to act on.
+pub enum Told<In> {
+    /// The worker's end of its link to another worker.
+    Peer(Role, OwnedFd),
+    /// A message of this link alone, with what came beside it.
+    Message(In, Vec<OwnedFd>),
+    /// End in order.
+    Stop,
+}
+
+impl<Out: FromAnyWorker, In: ToAnyWorker> Life<Out, In> {
+    /// The next thing that is the worker's own to act on; pings and the log level are seen to here.
+    /// May be cancelled without losing any.
+    ///
+    /// # Errors
+    /// The link ended; so does the worker.
+    pub async fn told(&mut self) -> Result<Told<In>, LinkError> {
+        loop {
+            let received = self.inbox.receive().await?;
+            match received.message.for_worker() {
+                // A worker whose queue is full is not answering, and the supervisor should know.
+                Ok(ToWorker::Ping(number)) => {
+                    let _ = self.outbox.0.try_send(Out::of_worker(FromWorker::Pong(number)));
+                }
+                Ok(ToWorker::LogLevel(level)) => self.verbosity.set(level),
+                Ok(ToWorker::PeerLink { role }) => {
+                    let end = received.descriptors.into_iter().next().ok_or(LinkError::Descriptors)?;
+                    return Ok(Told::Peer(role, end));
+                }
+                Ok(ToWorker::Stop) => return Ok(Told::Stop),
+                Ok(ToWorker::Hello(_)) => return Err(LinkError::Codec(CodecError::Malformed)),
+                Err(message) => return Ok(Told::Message(message, received.descriptors)),
+            }
+        }
+    }
+
+    /// Sends what is still queued, and says last that the worker stopped.
+    pub async fn stopped(self) {
+        let _ = self.finish.send(());
+        let _ = timeout(FLUSH_BUDGET, self.writer).await;
+    }
+}
+
+/// Messages go before records, so that what a record states has reached the supervisor before it.
+async fn write<Out: FromAnyWorker>(
+    mut sender: LinkSender<Out>,
+    mut messages: mpsc::Receiver<Out>,
+    mut records: mpsc::Receiver<Record>,
+    mut finish: oneshot::Receiver<()>,
+) {
+    let record = |record| Out::of_worker(FromWorker::Record(record));
+    loop {
+        let message = tokio::select! {
+            biased;
+            Some(message) = messages.recv() => message,
+            _ = &mut finish => break,
+            Some(recorded) = records.recv() => record(recorded),
+        };
+        if sender.send(&message, &[]).await.is_err() {
+            return;
+        }
+    }
+    let left =
+        std::iter::from_fn(|| messages.try_recv().ok().or_else(|| records.try_recv().ok().map(record)));
+    for message in left.take(MESSAGE_QUEUE + RECORD_QUEUE) {
+        if sender.send(&message, &[]).await.is_err() {
+            return;
+        }
+    }
+    let _ = sender.send(&Out::of_worker(FromWorker::Stopped), &[]).await;
+}
+
+/// Runs a worker: confine, start the runtime, serve. The cause of a failure goes to standard error,
+/// where the supervisor reads last words.
+pub fn main<F>(
+    profile: impl FnOnce(&Launch) -> Result<Profile, StartError>,
+    runtime: impl FnOnce() -> io::Result<tokio::runtime::Runtime>,
+    serve: impl FnOnce(Confined) -> F,
+) -> ExitCode
+where
+    F: Future<Output = Result<(), StartError>>,
+{
+    let ran = enter(profile).and_then(|confined| {
+        let runtime = runtime().map_err(|error| StartError::Runtime(error.kind()))?;
+        let served = runtime.block_on(serve(confined));
+        runtime.shutdown_background();
+        served
+    });
+    match ran {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_come_back_as_they_were() {
+        for connect_port in [None, Some(443)] {
+            let launch = Launch { supervisor: 7, connect_port };
+            assert_eq!(Launch::parse(launch.arguments()), Ok(launch));
+        }
+    }
+
+    /// A worker started by hand says so and does nothing.
+    #[test]
+    fn other_arguments_are_refused() {
+        for arguments in [&[][..], &["--supervisor"], &["--supervisor", "x"], &["--help", "me"]] {
+            let arguments = arguments.iter().map(|argument| (*argument).to_owned());
+            assert_eq!(Launch::parse(arguments), Err(StartError::Arguments));
+        }
+    }
+}

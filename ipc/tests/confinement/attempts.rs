@@ -1,0 +1,118 @@
+//! The attempts by name, and those on files, memory and the confinement itself.
+#![expect(unsafe_code, reason = "attacks are made with raw system calls")]
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::os::fd::{FromRawFd as _, OwnedFd};
+
+use coreflow_ipc::sys::{self, Errno};
+use nix::sys::resource::{Resource, getrlimit};
+
+use super::child::{Attacker, SECRET};
+use super::{network, processes, work};
+
+/// What the kernel answered, with a word on success.
+pub(crate) type Answered = Result<String, Errno>;
+pub(crate) type Attempt = fn(&mut Attacker) -> Answered;
+
+/// The attempt called `name`.
+pub(crate) fn named(name: &str) -> Attempt {
+    let lists = [OWN, network::ATTEMPTS, processes::ATTEMPTS, work::ATTEMPTS];
+    let found = lists.into_iter().flatten().find(|(entry, _)| *entry == name);
+    found.unwrap_or_else(|| panic!("no attempt {name}")).1
+}
+
+const OWN: &[(&str, Attempt)] = &[
+    ("open a file", |a| done(fs::File::open(&a.argument))),
+    ("look at a file", |a| done(fs::metadata(&a.argument))),
+    ("create a file", |a| done(fs::File::create(&a.argument))),
+    ("make a file in memory", |_| call(libc::SYS_memfd_create, [c"m".as_ptr().addr(), 0, 0, 0, 0]).map(word)),
+    ("map executable memory", |_| map(libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC).map(word)),
+    ("make memory executable", make_executable),
+    ("read a descriptor", read_descriptor),
+    ("limits", limits),
+    ("say whether dumpable", |_| Ok(prctl(libc::PR_GET_DUMPABLE, 0)?.to_string())),
+    ("become dumpable", |_| prctl(libc::PR_SET_DUMPABLE, 1).map(word)),
+    ("load a filter", |_| call(libc::SYS_seccomp, [1, 0, 0, 0, 0]).map(word)),
+    ("abort", |_| std::process::abort()),
+    ("look for the variable", look_for_the_variable),
+];
+
+/// A system call with live arguments of its own kind.
+pub(crate) fn call(number: libc::c_long, arguments: [usize; 5]) -> Result<usize, Errno> {
+    let [a, b, c, d, e] = arguments;
+    // SAFETY: each attempt passes numbers, or addresses of memory that is live during the call and as large
+    // as the call takes it for; what a successful attack changes is this process, which ends after it.
+    let answer = unsafe { libc::syscall(number, a, b, c, d, e, 0_usize) };
+    Errno::result(answer).map(|answer| usize::try_from(answer).expect("not an error"))
+}
+
+pub(crate) fn word<T>(_: T) -> String {
+    "succeeded".to_owned()
+}
+
+pub(crate) fn done<T>(answer: io::Result<T>) -> Answered {
+    answer.map(word).map_err(|error| errno(&error))
+}
+
+pub(crate) fn errno(error: &io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap_or_else(|| panic!("not the kernel's answer: {error}")))
+}
+
+fn prctl(option: libc::c_int, value: usize) -> Result<usize, Errno> {
+    call(libc::SYS_prctl, [usize::try_from(option).expect("small"), value, 0, 0, 0])
+}
+
+fn map(protection: libc::c_int) -> Result<*mut libc::c_void, Errno> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a fresh mapping at an address of the kernel's choice disturbs no other memory.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), 4096, protection, flags, -1, 0) };
+    if start == libc::MAP_FAILED { Err(Errno::last()) } else { Ok(start) }
+}
+
+fn make_executable(_: &mut Attacker) -> Answered {
+    let start = map(libc::PROT_READ | libc::PROT_WRITE).expect("ordinary memory is allowed");
+    let protection = usize::try_from(libc::PROT_READ | libc::PROT_EXEC).expect("small");
+    call(libc::SYS_mprotect, [start.addr(), 4096, protection, 0, 0]).map(word)
+}
+
+fn read_descriptor(attacker: &mut Attacker) -> Answered {
+    let number = attacker.argument.parse().unwrap();
+    // SAFETY: nobody else in this process knows of the number; a closed one answers EBADF before it is owned.
+    nix::fcntl::fcntl(unsafe { std::os::fd::BorrowedFd::borrow_raw(number) }, nix::fcntl::FcntlArg::F_GETFD)?;
+    // SAFETY: the descriptor is open, as just seen, and nobody else in this process knows of it.
+    let mut left = std::os::unix::net::UnixStream::from(unsafe { OwnedFd::from_raw_fd(number) });
+    let mut bytes = [0; 6];
+    left.read_exact(&mut bytes).map_err(|error| errno(&error))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn limits(_: &mut Attacker) -> Answered {
+    let (core, _) = getrlimit(Resource::RLIMIT_CORE)?;
+    let (files, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    Ok(format!("core {core} files {files}"))
+}
+
+fn look_for_the_variable(attacker: &mut Attacker) -> Answered {
+    let (name, value) = SECRET;
+    match attacker.argument.as_str() {
+        "leave" => assert_eq!(std::env::var(name).as_deref(), Ok(value)),
+        "take" => {
+            let taken = sys::take_environment_variable(name, |bytes| bytes == value.as_bytes());
+            assert_eq!(taken, Ok(Some(true)), "the value is handed over whole");
+            assert_eq!(sys::take_environment_variable(name, |_| ()), Ok(None));
+        }
+        "wipe" => {
+            assert_eq!(sys::wipe_environment_variable(name), Ok(true));
+            assert_eq!(sys::wipe_environment_variable(name), Ok(false));
+        }
+        other => panic!("no way {other}"),
+    }
+    if attacker.argument != "leave" {
+        assert_eq!(std::env::var_os(name), None);
+        assert!(std::env::var_os("CONFINEMENT_ROLE").is_some(), "its neighbours stay");
+    }
+    let block = fs::read("/proc/self/environ").map_err(|error| errno(&error))?;
+    let shown = block.windows(value.len()).any(|window| window == value.as_bytes());
+    Ok(if shown { "shown" } else { "gone" }.to_owned())
+}
