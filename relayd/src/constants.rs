@@ -1,0 +1,79 @@
+//! Every wait, bound and number of relayd, each with its unit and where it comes from.
+
+use std::time::Duration;
+
+/// The contract release that this build implements and offers (PROT-01).
+pub const RELEASE: &str = "33.1.0";
+/// Oldest Cloudly that the session admits.
+pub const OLDEST_CLOUDLY: &str = "32.0.0";
+/// Oldest Pallet node (PROT-10).
+pub const OLDEST_PALLET: &str = "32.10.1";
+/// Oldest cluster ingress (PROT-11).
+pub const OLDEST_INGRESS: &str = "32.0.0";
+
+/// `protocol.refusedOfferRetryIntervalMs`: a refused offer is made again (PROT-28).
+pub const REFUSED_OFFER_RETRY: Duration = Duration::from_millis(300_000);
+
+/// A node registration waits this long for a Cloudly session (FWD-07).
+pub const REGISTRATION_WAIT: Duration = Duration::from_millis(5_000);
+/// A node registration is answered within this time of its arrival, the wait included (FWD-08).
+pub const REGISTRATION_BUDGET: Duration = Duration::from_secs(9);
+/// Every other forward to Cloudly (FWD-09).
+pub const FORWARD_BUDGET: Duration = Duration::from_secs(8);
+/// A push to a node (FWD-21).
+pub const PUSH_BUDGET: Duration = Duration::from_secs(8);
+/// The relay's own calls on its session; Cloudly bounds its side at the same (FWD-37).
+pub const CALL_BUDGET: Duration = Duration::from_secs(10);
+/// A registration whose call failed is sent again, while the session stands.
+pub const REGISTRATION_RETRY: Duration = Duration::from_secs(30);
+/// How often a request is sent again because its answer asked for it.
+pub const RETRIES: u8 = 3;
+
+/// First wait before Cloudly is dialled again (SES-09).
+pub const RECONNECT_FIRST: Duration = Duration::from_millis(500);
+/// Longest wait before Cloudly is dialled again (SES-09).
+pub const RECONNECT_LONGEST: Duration = Duration::from_secs(60);
+/// A session that stood this long starts the backoff over.
+pub const SESSION_PROVEN: Duration = Duration::from_secs(20);
+/// Resolving, TCP, TLS and upgrade of the session together.
+pub const DIAL_BUDGET: Duration = Duration::from_secs(15);
+/// Longest lead of an identity renewal before the identity ends (SES-08).
+pub const RENEWAL_LEAD: Duration = Duration::from_secs(300);
+/// An ask of the supervisor that needs the network.
+pub const ASK_BUDGET: Duration = Duration::from_secs(15);
+/// Silence on the Cloudly session after which a ping is sent, and then after which it is closed.
+pub const SESSION_PING: Duration = Duration::from_secs(20);
+/// Silence on a node's socket after which a ping is sent, and then after which it is closed.
+pub const NODE_PING: Duration = Duration::from_secs(45);
+
+/// Spacing of the closes that make nodes register again (OUT-06).
+pub const RECARRY_SPACING: Duration = Duration::from_millis(75);
+/// All of these closes fit into this window (OUT-07).
+pub const RECARRY_WINDOW: Duration = Duration::from_secs(5);
+
+/// Largest message from a node or an ingress, in bytes.
+pub const NODE_MESSAGE_LIMIT: usize = 16 << 20;
+/// Largest message from Cloudly, in bytes.
+pub const CLOUDLY_MESSAGE_LIMIT: usize = 100 << 20;
+/// Messages that may wait for one node socket to take them.
+pub const NODE_QUEUE: usize = 256;
+/// Bytes that may wait for one node socket to take them; one largest push always fits.
+pub const NODE_QUEUE_BYTES: usize = 104 << 20;
+/// Messages that may wait for the Cloudly socket.
+pub const CLOUDLY_QUEUE: usize = 4096;
+/// Bytes that may wait for the Cloudly socket.
+pub const CLOUDLY_QUEUE_BYTES: usize = 256 << 20;
+/// Events that may wait for the core.
+pub const CORE_QUEUE: usize = 4096;
+/// Requests of one node that may be in flight to Cloudly.
+pub const NODE_IN_FLIGHT: usize = 256;
+/// Node sockets that may be open at once.
+pub const NODE_SOCKETS: usize = 20_000;
+/// TLS handshakes and upgrades that may be under way at once.
+pub const HANDSHAKES: usize = 1024;
+/// A TLS handshake.
+pub const HANDSHAKE_BUDGET: Duration = Duration::from_secs(10);
+/// A request head on a connection of the listener.
+pub const HEAD_BUDGET: Duration = Duration::from_secs(10);
+/// Closing a socket in order.
+pub const CLOSE_BUDGET: Duration = Duration::from_secs(2);

@@ -1,0 +1,104 @@
+//! Outage continuity: after a reconnect every node that was registered under an older connection of
+//! the session is asked to register again, by closing its socket, paced (OUT-04 – OUT-09, OUT-19).
+
+use std::{collections::VecDeque, time::Duration};
+
+use coreflow_ipc::now::Now;
+
+use crate::{
+    constants::{RECARRY_SPACING, RECARRY_WINDOW},
+    contract::values::Id,
+    forwarder::Socket,
+};
+
+/// The closes that are still to be made.
+#[derive(Debug, Default)]
+pub struct Continuity {
+    queue: VecDeque<(Id, Socket)>,
+    spacing: Duration,
+    next: Duration,
+}
+
+impl Continuity {
+    /// The session is dispatchable on a new connection; `stale` are the nodes of older ones.
+    pub fn session_changed(&mut self, stale: Vec<(Id, Socket)>, now: Now) {
+        let count = u32::try_from(stale.len()).unwrap_or(u32::MAX).max(1);
+        self.spacing = RECARRY_SPACING.min(RECARRY_WINDOW / count);
+        self.next = now.mono;
+        self.queue = stale.into();
+    }
+
+    /// The session is gone: nobody is closed until it is dispatchable again (OUT-05, OUT-09).
+    pub fn session_lost(&mut self) {
+        self.queue.clear();
+    }
+
+    /// The sockets whose close is due.
+    pub fn due(&mut self, now: Now) -> Vec<(Id, Socket)> {
+        let mut due = Vec::new();
+        while self.next <= now.mono
+            && let Some(stale) = self.queue.pop_front()
+        {
+            due.push(stale);
+            self.next += self.spacing;
+        }
+        due
+    }
+
+    /// When [`Continuity::due`] has something, on the monotonic clock.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        (!self.queue.is_empty()).then_some(self.next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes(count: u64) -> Vec<(Id, Socket)> {
+        (0..count).map(|n| (Id::parse(&format!("n{n}")).unwrap(), n)).collect()
+    }
+
+    /// Runs until nothing is due any more; the times of the closes in milliseconds.
+    fn closes(continuity: &mut Continuity, mut now: Now) -> Vec<u128> {
+        let mut times = Vec::new();
+        while let Some(next) = continuity.next_deadline() {
+            now.mono = next;
+            times.extend(continuity.due(now).iter().map(|_| now.mono.as_millis()));
+        }
+        times
+    }
+
+    /// OUT-04, OUT-06: 75 ms apart.
+    #[test]
+    fn a_few_nodes_are_closed_75_ms_apart() {
+        let now = Now { wall: 0, mono: Duration::from_millis(1000) };
+        let mut continuity = Continuity::default();
+        continuity.session_changed(nodes(4), now);
+        assert_eq!(closes(&mut continuity, now), [1000, 1075, 1150, 1225]);
+    }
+
+    /// OUT-07: a thousand fit into five seconds, and none is closed twice.
+    #[test]
+    fn a_thousand_nodes_fit_the_window() {
+        let now = Now { wall: 0, mono: Duration::ZERO };
+        let mut continuity = Continuity::default();
+        continuity.session_changed(nodes(1000), now);
+        let times = closes(&mut continuity, now);
+        assert_eq!((times.len(), times.last()), (1000, Some(&4995)));
+    }
+
+    /// OUT-05, OUT-09, OUT-19: a session lost half-way stops the rest.
+    #[test]
+    fn a_lost_session_stops_the_closes() {
+        let mut now = Now { wall: 0, mono: Duration::ZERO };
+        let mut continuity = Continuity::default();
+        continuity.session_changed(nodes(4), now);
+        assert_eq!(continuity.due(now).len(), 1);
+        continuity.session_lost();
+        now.mono = Duration::from_secs(60);
+        assert_eq!(continuity.due(now), []);
+        continuity.session_changed(nodes(3), now);
+        assert_eq!(closes(&mut continuity, now).len(), 3);
+    }
+}

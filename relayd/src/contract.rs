@@ -1,0 +1,10 @@
+//! The wire types of both hops, one file per subject; nothing else is in them.
+//!
+//! What the relay itself reads is exact-key: a missing or unknown member is an invalid body.
+
+pub mod cluster;
+pub mod identity;
+pub mod offer;
+pub mod registration;
+pub mod runtime;
+pub mod values;

@@ -1,0 +1,441 @@
+//! Relayd's core: the machines side by side, and what each event of one means to the others.
+//!
+//! It owns no socket, task, timer or clock; [`crate::wiring`] performs its effects in order.
+
+use std::time::Duration;
+
+use coreflow_ipc::{
+    messages::relayd::{Identity, Kept, VpnFacts},
+    now::Now,
+    typedrequest::{Body, Envelope, Outcome, PeerError},
+};
+use tracing::{debug, info, warn};
+
+use crate::{
+    cluster::{Origin, Served},
+    constants::CALL_BUDGET,
+    continuity::Continuity,
+    contract::{
+        cluster::GetCertificate,
+        identity::{Identified, RegisterSession, SessionRegistered},
+    },
+    forwarder::{self, Forwarder, Socket},
+    pending::{Due, Ended, Pending},
+    protocol::{Kind, compatible, refused_by_cloudly},
+    readiness::{Hop, Readiness},
+    refusals::PROTOCOL_REFUSED,
+    registration::{self, Answered, Registration},
+    session::{self, Announced, Connection, Session},
+};
+
+mod announcing;
+mod calls;
+mod notes;
+mod routing;
+
+pub use calls::{CallFailure, OwnCall, Read};
+use calls::{Purpose, announced};
+pub use notes::Statement;
+
+/// What the relay serves, once its listener is open.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    /// `COREFLOW_NODE_ID`.
+    pub node_id: String,
+    /// The address that was bound, as it is reported (REG-16).
+    pub listen_address: String,
+    /// The port that was bound.
+    pub listen_port: u16,
+    /// The origin that the listener terminates.
+    pub origin: Origin,
+    /// The configured hub, if there is one.
+    pub vpn: Option<VpnFacts>,
+}
+
+/// What happens to relayd.
+pub enum Event {
+    /// The session's own events.
+    Session(session::Event),
+    /// The supervisor got an identity.
+    Identity(Identity),
+    /// Cloudly sent something.
+    FromCloudly {
+        /// Which dial it came by.
+        connection: Connection,
+        /// What.
+        envelope: Envelope,
+    },
+    /// A node sent something.
+    FromNode {
+        /// Which socket it came by.
+        socket: Socket,
+        /// What.
+        envelope: Envelope,
+    },
+    /// A node's socket ended.
+    NodeClosed {
+        /// Which.
+        socket: Socket,
+    },
+    /// The start reads something of Cloudly.
+    Read(Read),
+    /// The start read the cluster's document.
+    Started(Served),
+    /// The listener is open.
+    Listening(Box<Endpoint>),
+    /// The listener accepts nothing more and the relay ends.
+    Stop,
+    /// A deadline passed, or may have.
+    Tick,
+}
+
+/// What the wiring does, in this order.
+pub enum Effect {
+    /// An action of the session.
+    AskIdentity,
+    /// Dial Cloudly.
+    Dial(Connection),
+    /// Close the connection to Cloudly.
+    Hangup(Connection),
+    /// Send to Cloudly.
+    ToCloudly {
+        /// On which connection.
+        connection: Connection,
+        /// What.
+        frame: String,
+    },
+    /// Send to a node.
+    ToNode {
+        /// To whom.
+        socket: Socket,
+        /// What.
+        frame: String,
+    },
+    /// Close a node's socket.
+    CloseNode(Socket),
+    /// Answer a read of the start.
+    Answer {
+        /// The read.
+        read: Read,
+        /// Its body, or why there is none.
+        result: Result<Body, CallFailure>,
+    },
+    /// Whether the session is dispatchable, for who waits for it.
+    Dispatchable(bool),
+    /// What the start waits for, when it changed.
+    Waiting(String),
+    /// Hand the supervisor what outlives this process.
+    Keep(Kept),
+    /// Say what was kept: once it is said, a restart of this process does not undo it.
+    State(Statement),
+    /// What blocks the hops changed.
+    Readiness(Vec<String>),
+    /// Nothing is in flight any more: the relay may end.
+    Drained,
+}
+
+/// Relayd's state.
+pub struct Core {
+    session: Session,
+    registration: Registration,
+    forwarder: Forwarder,
+    continuity: Continuity,
+    readiness: Readiness,
+    /// What this process stated of it; a relayd that resumes parked states that first (PROT-33).
+    stated: Vec<String>,
+    calls: Pending<Purpose>,
+    identity: Option<Identity>,
+    served: Option<Served>,
+    endpoint: Option<Endpoint>,
+    stopping: bool,
+    drained: bool,
+}
+
+impl Core {
+    /// Goes on from what an earlier relayd of this service left.
+    pub fn resume(kept: Kept) -> Self {
+        let mut readiness = Readiness::default();
+        if let Some(line) = &kept.parked {
+            readiness.park(line.clone());
+        }
+        Self {
+            session: Session::default(),
+            registration: Registration::resume(kept),
+            forwarder: Forwarder::default(),
+            continuity: Continuity::default(),
+            readiness,
+            stated: Vec::new(),
+            calls: Pending::default(),
+            identity: None,
+            served: None,
+            endpoint: None,
+            stopping: false,
+            drained: false,
+        }
+    }
+
+    /// When [`Event::Tick`] is due, on the monotonic clock.
+    pub fn next_deadline(&self, now: Now) -> Option<Duration> {
+        [
+            self.session.next_deadline(now),
+            self.registration.next_deadline(),
+            self.forwarder.next_deadline(),
+            self.continuity.next_deadline(),
+            self.calls.next_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Whether `connection` is the session's: one that it is opening or has open.
+    pub fn is_current(&self, connection: Connection) -> bool {
+        self.session.connection() == Some(connection)
+    }
+
+    /// Takes an event; `random` draws the jitter of a backoff.
+    pub fn handle(&mut self, event: Event, now: Now, random: u32) -> Vec<Effect> {
+        let mut turn = Turn { now, random, effects: Vec::new() };
+        match event {
+            Event::Session(event) => self.session(&event, &mut turn),
+            Event::Identity(identity) => {
+                let event = session::Event::IdentityGranted { expires_at: identity.expires_at };
+                self.identity = Some(identity);
+                self.session(&event, &mut turn);
+            }
+            Event::FromCloudly { connection, envelope } => self.cloudly_sent(connection, envelope, &mut turn),
+            Event::FromNode { socket, envelope } => {
+                let event = match envelope {
+                    Envelope::Request(request) => forwarder::Event::Request { socket, request },
+                    Envelope::Answer(answer) => forwarder::Event::NodeAnswered { socket, answer },
+                };
+                self.forward(event, &mut turn);
+            }
+            Event::NodeClosed { socket } => self.forward(forwarder::Event::Closed { socket }, &mut turn),
+            Event::Read(read) => self.read(read, &mut turn),
+            Event::Started(served) => self.served = Some(served),
+            Event::Listening(endpoint) => {
+                if endpoint.vpn.is_some() {
+                    warn!("the managed VPN hub is configured, but this version serves and advertises none");
+                }
+                self.endpoint = Some(*endpoint);
+                self.register(registration::Event::Listening, &mut turn);
+            }
+            Event::Stop => self.stopping = true,
+            Event::Tick => self.tick(&mut turn),
+        }
+        let lines = self.readiness.lines();
+        if lines != self.stated {
+            self.stated.clone_from(&lines);
+            turn.effects.push(Effect::Readiness(lines));
+        }
+        if self.stopping && !self.drained && self.forwarder.pushes_in_flight() == 0 {
+            // Cloudly's requests are answered; the session goes last (START-22, START-24).
+            self.drained = true;
+            self.session(&session::Event::Stop, &mut turn);
+            turn.effects.push(Effect::Drained);
+        }
+        turn.effects
+    }
+
+    fn session(&mut self, event: &session::Event, turn: &mut Turn) {
+        for action in self.session.handle(event, turn.now, turn.random) {
+            match action {
+                session::Action::AskIdentity => turn.effects.push(Effect::AskIdentity),
+                session::Action::Dial { connection } => turn.effects.push(Effect::Dial(connection)),
+                session::Action::Hangup { connection } => turn.effects.push(Effect::Hangup(connection)),
+                session::Action::Announce { connection } => self.announce(connection, turn),
+                session::Action::Registered { count, renewed } => self.registered(count, renewed, turn),
+                session::Action::Lost => self.lost(turn),
+            }
+        }
+        if self.session.connection().is_none() {
+            // Whatever was called on a connection that ended will not be answered.
+            for ended in self.calls.end_where(|_| true) {
+                self.ended(ended, Err("closed"), turn);
+            }
+        }
+    }
+
+    fn announce(&mut self, connection: Connection, turn: &mut Turn) {
+        let identity = self.identity.as_ref().expect("the session announces an identity it was granted");
+        let body = Body::of(&RegisterSession {
+            identity: &calls::document(identity),
+            client_type: "coreflow",
+            protocol: Kind::CloudlyClient.own_offer(),
+        });
+        self.call(connection, "registerCloudlyClientSession", body, Purpose::Announce(connection), turn);
+    }
+
+    fn call(&mut self, connection: Connection, method: &str, body: Body, purpose: Purpose, turn: &mut Turn) {
+        let deadline = turn.now.mono + CALL_BUDGET;
+        let frame = self.calls.open(method.to_owned(), body, deadline, purpose);
+        turn.effects.push(Effect::ToCloudly { connection, frame });
+    }
+
+    fn registered(&mut self, count: u64, renewed: bool, turn: &mut Turn) {
+        if renewed {
+            debug!(method = "registerCloudlyClientSession", "the Cloudly session has a renewed identity");
+        } else {
+            info!(connection = count, "the Cloudly session is registered");
+            self.forward(forwarder::Event::SessionUp { count }, turn);
+            self.continuity.session_changed(self.forwarder.stale(), turn.now);
+            turn.effects.push(Effect::Dispatchable(true));
+        }
+        self.register(registration::Event::SessionRegistered, turn);
+        self.recarry(turn);
+    }
+
+    fn lost(&mut self, turn: &mut Turn) {
+        if self.stopping {
+            debug!("the Cloudly session is closed");
+        } else {
+            warn!("the Cloudly session is lost; nodes stay connected until it returns");
+        }
+        self.continuity.session_lost();
+        self.register(registration::Event::SessionLost, turn);
+        self.forward(forwarder::Event::SessionDown, turn);
+        turn.effects.push(Effect::Dispatchable(false));
+    }
+
+    fn forward(&mut self, event: forwarder::Event, turn: &mut Turn) {
+        for action in self.forwarder.handle(event, turn.now) {
+            match action {
+                forwarder::Action::SendUp(frame) => {
+                    let connection = self.session.connection().expect("the session stands");
+                    turn.effects.push(Effect::ToCloudly { connection, frame });
+                }
+                forwarder::Action::SendDown { socket, frame } => {
+                    turn.effects.push(Effect::ToNode { socket, frame });
+                }
+                forwarder::Action::AnswerUp { connection, frame } => {
+                    turn.effects.push(Effect::ToCloudly { connection, frame });
+                }
+                forwarder::Action::OfferRefused(disagreement) => {
+                    if self.readiness.refuse_offer(Hop::PalletRuntime, disagreement) {
+                        warn!(hop = Hop::PalletRuntime.name(), "{}", disagreement.line());
+                    }
+                }
+                forwarder::Action::OfferServed => {
+                    self.readiness.accept_offer(Hop::PalletRuntime);
+                }
+                forwarder::Action::Note(note) => notes::log(note),
+            }
+        }
+    }
+
+    fn ended(&mut self, ended: Ended<Purpose>, outcome: Result<Outcome, &'static str>, turn: &mut Turn) {
+        let answered = match outcome {
+            Ok(Outcome::Response(body)) => Answered::Response(body),
+            Ok(Outcome::Error(error)) => Answered::Refused(PeerError::of(&error)),
+            Err(class) => Answered::Failed(class.to_owned()),
+        };
+        match ended.purpose {
+            Purpose::Announce(connection) => self.announced(connection, &answered, turn),
+            Purpose::Register => self.register(registration::Event::Answered(answered), turn),
+            Purpose::Observe => match answered {
+                Answered::Response(body) => self.observe(&body),
+                Answered::Refused(error) => {
+                    warn!(method = ended.method, "a read was refused: {}", error.text);
+                }
+                Answered::Failed(class) => warn!(method = ended.method, class, "a read failed"),
+            },
+            Purpose::Read(read) => {
+                let result = match answered {
+                    Answered::Response(body) => Ok(body),
+                    Answered::Refused(error) => Err(CallFailure::Refused(error.text)),
+                    Answered::Failed(class) => Err(CallFailure::Failed(class)),
+                };
+                turn.effects.push(Effect::Answer { read, result });
+            }
+        }
+    }
+
+    /// What an answer to `registerCloudlyClientSession` means to the session and its readiness.
+    fn announced(&mut self, connection: Connection, answered: &Answered, turn: &mut Turn) {
+        let hop = Hop::CloudlyClient;
+        let announced = match announced(answered) {
+            Ok(()) => {
+                self.readiness.accept_offer(hop);
+                self.readiness.usable_answer(hop);
+                Announced::Accepted
+            }
+            Err(calls::NotAnnounced::Offer(disagreement)) => {
+                if self.readiness.refuse_offer(hop, disagreement) {
+                    warn!(hop = hop.name(), "{}", disagreement.line());
+                }
+                turn.effects.push(Effect::Waiting("Cloudly to accept the protocol offer".to_owned()));
+                Announced::NotServed
+            }
+            Err(calls::NotAnnounced::Unusable(line)) => {
+                self.readiness.accept_offer(hop);
+                if self.readiness.unusable_answer(hop, line.clone()) {
+                    warn!(hop = hop.name(), "{line}");
+                }
+                turn.effects.push(Effect::Waiting("a usable answer of Cloudly".to_owned()));
+                Announced::NotServed
+            }
+            Err(calls::NotAnnounced::Failed(why)) => {
+                warn!(method = "registerCloudlyClientSession", "the session is not registered: {why}");
+                Announced::Failed
+            }
+        };
+        self.session(&session::Event::Announced { connection, announced }, turn);
+    }
+
+    fn read(&mut self, read: Read, turn: &mut Turn) {
+        let (Some(identity), Some(connection), true) =
+            (&self.identity, self.session.connection(), self.session.dispatchable())
+        else {
+            let result = Err(CallFailure::Failed("no-session".to_owned()));
+            return turn.effects.push(Effect::Answer { read, result });
+        };
+        let identity = calls::document(identity);
+        let (method, body) = match &read.call {
+            OwnCall::ClusterConfig => ("getClusterConfig", Body::of(&Identified { identity: &identity })),
+            OwnCall::Certificate { domain } => (
+                "getCertificateForDomain",
+                Body::of(&GetCertificate { identity: &identity, domain_name: domain, kind: "ssl" }),
+            ),
+        };
+        self.call(connection, method, body, Purpose::Read(read), turn);
+    }
+
+    fn recarry(&mut self, turn: &mut Turn) {
+        for (node, socket) in self.continuity.due(turn.now) {
+            if self.forwarder.is_stale(&node, socket) {
+                info!(
+                    node = node.as_str(),
+                    "node {node} asked to re-register: this relay's Cloudly session changed"
+                );
+                turn.effects.push(Effect::CloseNode(socket));
+            }
+        }
+    }
+
+    fn tick(&mut self, turn: &mut Turn) {
+        self.session(&session::Event::Tick, turn);
+        self.register(registration::Event::Tick, turn);
+        self.forward(forwarder::Event::Tick, turn);
+        self.recarry(turn);
+        while let Some(due) = self.calls.due(turn.now) {
+            match due {
+                Due::Resend { frame, .. } => {
+                    if let Some(connection) = self.session.connection() {
+                        turn.effects.push(Effect::ToCloudly { connection, frame });
+                    }
+                }
+                Due::Expired(ended) => self.ended(ended, Err("timeout"), turn),
+            }
+        }
+    }
+}
+
+struct Turn {
+    now: Now,
+    random: u32,
+    effects: Vec<Effect>,
+}
+
+#[cfg(test)]
+mod tests;

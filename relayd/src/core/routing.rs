@@ -1,0 +1,55 @@
+//! The router of the Cloudly session: what Cloudly may ask, and whose answer it brings (SES-21, LIS-02).
+
+use coreflow_ipc::typedrequest::{
+    Answer, Body, Envelope, Outcome, Request, UNKNOWN_METHOD, plain_refusal, write_answer,
+};
+use tracing::warn;
+
+use super::{Core, Effect, Turn};
+use crate::{cluster, forwarder, retired, routes::is_push, session::Connection};
+
+impl Core {
+    pub(super) fn cloudly_sent(&mut self, connection: Connection, envelope: Envelope, turn: &mut Turn) {
+        if self.session.connection() != Some(connection) {
+            return;
+        }
+        match envelope {
+            Envelope::Request(request) => self.request_of_cloudly(connection, request, turn),
+            Envelope::Answer(answer) => self.answer_of_cloudly(answer, turn),
+        }
+    }
+
+    /// The Cloudly router (SES-21, LIS-02). Pushes are served while the listener runs (FWD-18, FWD-19).
+    fn request_of_cloudly(&mut self, connection: Connection, request: Request, turn: &mut Turn) {
+        if is_push(&request.method) && self.endpoint.is_some() && !self.stopping {
+            return self.forward(forwarder::Event::Push { connection, request }, turn);
+        }
+        let outcome = if request.method == "pushClusterConfig" {
+            self.observe(&request.body);
+            Outcome::Response(Body::empty())
+        } else {
+            retired::refusal(&request.method).unwrap_or_else(|| plain_refusal(UNKNOWN_METHOD))
+        };
+        let frame = write_answer(&request.method, &request.ids, &outcome);
+        turn.effects.push(Effect::ToCloudly { connection, frame });
+    }
+
+    pub(super) fn observe(&mut self, config: &Body) {
+        let Some(served) = &mut self.served else { return };
+        match cluster::read(config) {
+            Ok(published) => {
+                if let Some(line) = served.observe(published) {
+                    warn!("{line}");
+                }
+            }
+            Err(line) => warn!("{line}"),
+        }
+    }
+
+    fn answer_of_cloudly(&mut self, answer: Answer, turn: &mut Turn) {
+        match self.calls.answered(answer.clone(), turn.now, |_| true) {
+            Some((ended, outcome)) => self.ended(ended, Ok(outcome), turn),
+            None => self.forward(forwarder::Event::Answered(answer), turn),
+        }
+    }
+}

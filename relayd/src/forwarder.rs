@@ -1,0 +1,429 @@
+//! Carries runtime sessions: node requests up, controller pushes down, bodies untouched (FWD).
+//!
+//! The machine answers nothing from memory (FWD-06) and makes no acknowledgement (FWD-23): what it
+//! keeps of a message is its ids, its deadline and, until it is answered, its body.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use coreflow_ipc::{
+    now::Now,
+    typedrequest::{Answer, Body, Ids, Outcome, Request, UNKNOWN_METHOD, plain_refusal, write_answer},
+};
+
+use crate::{
+    constants::{NODE_IN_FLIGHT, PUSH_BUDGET, REGISTRATION_WAIT},
+    contract::{
+        runtime::{Addressed, Bound, Offered},
+        values::Id,
+    },
+    pending::{Due, Ended, Pending},
+    protocol::{Disagreement, Kind, judge},
+    refusals::{
+        ESCROW_CLOUDLY_ONLY, Foreign, TOO_MANY_IN_FLIGHT, forward_timeout, node_not_connected,
+        session_unavailable,
+    },
+    routes::{NodeMethod, node_method},
+    session::Connection,
+};
+
+mod roster;
+
+use roster::Roster;
+
+/// Numbers the sockets of the listener; never used twice in this process.
+pub type Socket = u64;
+
+/// What happens to the forwarder.
+pub enum Event {
+    /// A node's socket sent a request.
+    Request {
+        /// Where it came from.
+        socket: Socket,
+        /// The request.
+        request: Request,
+    },
+    /// Cloudly answered a request that was sent up.
+    Answered(Answer),
+    /// Cloudly pushed one of the methods of [`crate::routes::is_push`].
+    Push {
+        /// The connection that it came by, and that its answer belongs to.
+        connection: Connection,
+        /// The request.
+        request: Request,
+    },
+    /// A node answered something.
+    NodeAnswered {
+        /// Where it came from.
+        socket: Socket,
+        /// The answer.
+        answer: Answer,
+    },
+    /// A node's socket ended.
+    Closed {
+        /// Which.
+        socket: Socket,
+    },
+    /// The session is dispatchable on the connection of this count.
+    SessionUp {
+        /// [`crate::session::Session::count`].
+        count: u64,
+    },
+    /// The session is not dispatchable any more.
+    SessionDown,
+    /// A deadline passed, or may have.
+    Tick,
+}
+
+/// What the driver does for the forwarder.
+pub enum Action {
+    /// Send a frame to Cloudly on the session that stands.
+    SendUp(String),
+    /// Send a frame to a node.
+    SendDown {
+        /// To whom.
+        socket: Socket,
+        /// What.
+        frame: String,
+    },
+    /// Answer a push, if its connection is still the session's.
+    AnswerUp {
+        /// The connection that the push came by.
+        connection: Connection,
+        /// What.
+        frame: String,
+    },
+    /// A node's offer was refused (PROT-13).
+    OfferRefused(Disagreement),
+    /// A node's offer was one that this relay serves (PROT-31).
+    OfferServed,
+    /// What the log says; a method and a node, never a body (FWD-30).
+    Note(Note),
+}
+
+/// A statement of the forwarder for the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Note {
+    /// Cloudly issued the node a binding through this relay.
+    Registered {
+        /// The node.
+        node: Id,
+    },
+    /// A registration was answered without a readable binding: the node cannot be carried.
+    Unbound,
+    /// The socket of a carried node ended.
+    Gone {
+        /// The node.
+        node: Id,
+    },
+    /// A request of a socket was refused as not its session's.
+    Foreign {
+        /// Its method.
+        method: String,
+        /// What was foreign.
+        which: Foreign,
+    },
+    /// A forward ran past its budget.
+    Timeout {
+        /// Its method.
+        method: String,
+        /// The node, where the relay knows it.
+        node: Option<Id>,
+    },
+}
+
+/// Whom a request of a node is answered to.
+#[derive(Clone)]
+struct Up {
+    socket: Socket,
+    kind: NodeMethod,
+    ids: Ids,
+    arrived: Duration,
+}
+
+/// Whom a push of Cloudly is answered to, and who answers it.
+#[derive(Clone)]
+struct Down {
+    socket: Socket,
+    node: Id,
+    connection: Connection,
+    ids: Ids,
+}
+
+/// A registration that waits for a session (FWD-07).
+struct Waiting {
+    method: String,
+    body: Body,
+    up: Up,
+}
+
+/// The forwarder's state.
+#[derive(Default)]
+pub struct Forwarder {
+    session: Option<u64>,
+    roster: Roster,
+    up: Pending<Up>,
+    down: Pending<Down>,
+    waiting: BTreeMap<(Duration, u64), Waiting>,
+    waits: u64,
+    in_flight: BTreeMap<Socket, usize>,
+}
+
+impl Forwarder {
+    /// When [`Event::Tick`] is due, on the monotonic clock.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        let waiting = self.waiting.keys().next().map(|(at, _)| *at);
+        [waiting, self.up.next_deadline(), self.down.next_deadline()].into_iter().flatten().min()
+    }
+
+    /// The carried nodes that registered under an older connection of the session (OUT-04).
+    pub fn stale(&self) -> Vec<(Id, Socket)> {
+        self.session.map(|count| self.roster.older_than(count)).unwrap_or_default()
+    }
+
+    /// Whether the node is carried on this very socket and registered under an older connection.
+    pub fn is_stale(&self, node: &Id, socket: Socket) -> bool {
+        self.session.is_some_and(|count| self.roster.is_older(node, socket, count))
+    }
+
+    /// How many nodes are carried.
+    pub fn carried(&self) -> usize {
+        self.roster.len()
+    }
+
+    /// How many pushes of Cloudly are not answered yet (START-24).
+    pub fn pushes_in_flight(&self) -> usize {
+        self.down.len()
+    }
+
+    /// Takes an event.
+    pub fn handle(&mut self, event: Event, now: Now) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match event {
+            Event::Request { socket, request } => self.request(socket, request, now, &mut actions),
+            Event::Answered(answer) => self.answered(answer, now, &mut actions),
+            Event::Push { connection, request } => self.push(connection, request, now, &mut actions),
+            Event::NodeAnswered { socket, answer } => self.node_answered(socket, answer, now, &mut actions),
+            Event::Closed { socket } => self.closed(socket, &mut actions),
+            Event::SessionUp { count } => {
+                self.session = Some(count);
+                for (_, waiting) in std::mem::take(&mut self.waiting) {
+                    self.send_up(waiting, &mut actions);
+                }
+            }
+            Event::SessionDown => self.session_down(now, &mut actions),
+            Event::Tick => self.tick(now, &mut actions),
+        }
+        self.check_invariants();
+        actions
+    }
+
+    fn request(&mut self, socket: Socket, request: Request, now: Now, actions: &mut Vec<Action>) {
+        let refusal = match node_method(&request.method) {
+            None => plain_refusal(UNKNOWN_METHOD),
+            Some(NodeMethod::Hold) => plain_refusal(ESCROW_CLOUDLY_ONLY),
+            Some(kind) => match self.admit(socket, kind, &request, actions) {
+                Ok(()) => return self.forward(socket, kind, request, now, actions),
+                Err(refusal) => refusal,
+            },
+        };
+        actions
+            .push(Action::SendDown { socket, frame: write_answer(&request.method, &request.ids, &refusal) });
+    }
+
+    /// Judges the offer of a registration, or the session of any other request (PROT-12, FWD-12 –
+    /// FWD-16), before anything is forwarded.
+    fn admit(
+        &self,
+        socket: Socket,
+        kind: NodeMethod,
+        request: &Request,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Outcome> {
+        if kind == NodeMethod::Register {
+            let offered: Option<Offered<'_>> = request.body.read().ok();
+            match judge(Kind::PalletRuntime, offered.and_then(|offered| offered.protocol)) {
+                Ok(_) => actions.push(Action::OfferServed),
+                Err(disagreement) => {
+                    actions.push(Action::OfferRefused(disagreement));
+                    return Err(disagreement.refusal());
+                }
+            }
+        } else {
+            let bound = request.body.read::<Bound>().map_err(|_| Foreign::Session);
+            let checked = bound.and_then(|bound| self.roster.check(socket, &bound.session, self.session));
+            if let Err(which) = checked {
+                actions.push(Action::Note(Note::Foreign { method: request.method.clone(), which }));
+                return Err(which.refusal());
+            }
+            if self.session.is_none() {
+                return Err(session_unavailable(0));
+            }
+        }
+        if self.in_flight.get(&socket).is_some_and(|count| *count >= NODE_IN_FLIGHT) {
+            return Err(plain_refusal(TOO_MANY_IN_FLIGHT));
+        }
+        Ok(())
+    }
+
+    fn forward(
+        &mut self,
+        socket: Socket,
+        kind: NodeMethod,
+        request: Request,
+        now: Now,
+        actions: &mut Vec<Action>,
+    ) {
+        *self.in_flight.entry(socket).or_default() += 1;
+        let up = Up { socket, kind, ids: request.ids, arrived: now.mono };
+        let waiting = Waiting { method: request.method, body: request.body, up };
+        if self.session.is_some() { self.send_up(waiting, actions) } else { self.wait(waiting) }
+    }
+
+    fn wait(&mut self, waiting: Waiting) {
+        self.waits += 1;
+        self.waiting.insert((waiting.up.arrived + REGISTRATION_WAIT, self.waits), waiting);
+    }
+
+    fn send_up(&mut self, waiting: Waiting, actions: &mut Vec<Action>) {
+        let deadline = waiting.up.arrived + waiting.up.kind.budget();
+        actions.push(Action::SendUp(self.up.open(waiting.method, waiting.body, deadline, waiting.up)));
+    }
+
+    fn answered(&mut self, answer: Answer, now: Now, actions: &mut Vec<Action>) {
+        let Some((ended, outcome)) = self.up.answered(answer, now, |_| true) else { return };
+        if ended.purpose.kind == NodeMethod::Register
+            && let Outcome::Response(body) = &outcome
+        {
+            self.bind(ended.purpose.socket, body, actions);
+        }
+        self.answer_node(&ended.method, &ended.purpose, &outcome, actions);
+    }
+
+    fn answer_node(&mut self, method: &str, up: &Up, outcome: &Outcome, actions: &mut Vec<Action>) {
+        self.landed(up.socket);
+        actions.push(Action::SendDown { socket: up.socket, frame: write_answer(method, &up.ids, outcome) });
+    }
+
+    fn landed(&mut self, socket: Socket) {
+        let Some(count) = self.in_flight.get_mut(&socket) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.in_flight.remove(&socket);
+        }
+    }
+
+    /// The binding that Cloudly issued ties the node to this socket; an older one is superseded.
+    fn bind(&mut self, socket: Socket, body: &Body, actions: &mut Vec<Action>) {
+        let Some(count) = self.session else { return };
+        match body.read::<Bound>() {
+            Ok(bound) => {
+                let node = bound.session.node_id.clone();
+                if self.roster.register(socket, bound.session, count) {
+                    actions.push(Action::Note(Note::Registered { node }));
+                }
+            }
+            Err(_) => actions.push(Action::Note(Note::Unbound)),
+        }
+    }
+
+    fn push(&mut self, connection: Connection, request: Request, now: Now, actions: &mut Vec<Action>) {
+        let addressed = request.body.read::<Addressed>();
+        let node = addressed.map(|addressed| addressed.session.node_id);
+        let socket = node.as_ref().ok().and_then(|node| self.roster.socket(node));
+        let (Ok(node), Some(socket)) = (&node, socket) else {
+            let refusal = node_not_connected(node.as_ref().map_or("without an id", Id::as_str));
+            let frame = write_answer(&request.method, &request.ids, &refusal);
+            actions.push(Action::AnswerUp { connection, frame });
+            return;
+        };
+        let down = Down { socket, node: node.clone(), connection, ids: request.ids };
+        let frame = self.down.open(request.method, request.body, now.mono + PUSH_BUDGET, down);
+        actions.push(Action::SendDown { socket, frame });
+    }
+
+    fn node_answered(&mut self, socket: Socket, answer: Answer, now: Now, actions: &mut Vec<Action>) {
+        // A push is answered by the socket that it was sent to, and by no other.
+        if let Some((ended, outcome)) = self.down.answered(answer, now, |down| down.socket == socket) {
+            actions.push(answer_cloudly(&ended, &outcome));
+        }
+    }
+
+    /// The socket's requests have nobody left to answer; pushes on their way to it are refused.
+    fn closed(&mut self, socket: Socket, actions: &mut Vec<Action>) {
+        self.up.end_where(|up| up.socket == socket);
+        self.waiting.retain(|_, waiting| waiting.up.socket != socket);
+        self.in_flight.remove(&socket);
+        for ended in self.down.end_where(|down| down.socket == socket) {
+            actions.push(answer_cloudly(&ended, &node_not_connected(ended.purpose.node.as_str())));
+        }
+        if let Some(node) = self.roster.close(socket) {
+            actions.push(Action::Note(Note::Gone { node }));
+        }
+    }
+
+    /// What was sent on the session will not be answered on it. A registration waits again within its
+    /// own wait, so that a node is not refused for a reconnect; anything else is refused by name.
+    fn session_down(&mut self, now: Now, actions: &mut Vec<Action>) {
+        self.session = None;
+        for ended in self.up.end_where(|_| true) {
+            let registers = ended.purpose.kind == NodeMethod::Register;
+            if registers && now.mono < ended.purpose.arrived + REGISTRATION_WAIT {
+                self.wait(Waiting { method: ended.method, body: ended.body, up: ended.purpose });
+            } else {
+                let granted = if registers { REGISTRATION_WAIT } else { Duration::ZERO };
+                let refusal = session_unavailable(granted.as_millis());
+                self.answer_node(&ended.method, &ended.purpose, &refusal, actions);
+            }
+        }
+    }
+
+    fn tick(&mut self, now: Now, actions: &mut Vec<Action>) {
+        while let Some(entry) = self.waiting.first_entry().filter(|entry| entry.key().0 <= now.mono) {
+            let waiting = entry.remove();
+            let refusal = session_unavailable(REGISTRATION_WAIT.as_millis());
+            self.answer_node(&waiting.method, &waiting.up, &refusal, actions);
+        }
+        while let Some(due) = self.up.due(now) {
+            match due {
+                Due::Resend { frame, .. } => actions.push(Action::SendUp(frame)),
+                Due::Expired(Ended { method, purpose, .. }) => {
+                    let refusal = forward_timeout(&method, purpose.kind.budget().as_millis());
+                    self.answer_node(&method, &purpose, &refusal, actions);
+                    let node = self.roster.node(purpose.socket).cloned();
+                    actions.push(Action::Note(Note::Timeout { method, node }));
+                }
+            }
+        }
+        while let Some(due) = self.down.due(now) {
+            match due {
+                Due::Resend { purpose, frame } => {
+                    actions.push(Action::SendDown { socket: purpose.socket, frame });
+                }
+                Due::Expired(ended) => {
+                    let refusal = forward_timeout(&ended.method, PUSH_BUDGET.as_millis());
+                    actions.push(answer_cloudly(&ended, &refusal));
+                    let (method, node) = (ended.method, Some(ended.purpose.node));
+                    actions.push(Action::Note(Note::Timeout { method, node }));
+                }
+            }
+        }
+    }
+
+    fn check_invariants(&self) {
+        let in_flight: usize = self.in_flight.values().sum();
+        debug_assert_eq!(in_flight, self.up.len() + self.waiting.len(), "each request is counted once");
+        debug_assert!(
+            self.session.is_none() || self.waiting.is_empty(),
+            "nothing waits for a session that stands"
+        );
+        self.roster.check_invariants();
+    }
+}
+
+fn answer_cloudly(ended: &Ended<Down>, outcome: &Outcome) -> Action {
+    let frame = write_answer(&ended.method, &ended.purpose.ids, outcome);
+    Action::AnswerUp { connection: ended.purpose.connection, frame }
+}
+
+#[cfg(test)]
+mod tests;

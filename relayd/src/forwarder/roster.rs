@@ -1,0 +1,102 @@
+//! Who is carried on which socket: one entry per node, with the binding that Cloudly issued and the
+//! connection count that it was issued under (OUT-12, OUT-13).
+
+use std::collections::BTreeMap;
+
+use super::Socket;
+use crate::{
+    contract::{runtime::Binding, values::Id},
+    refusals::Foreign,
+};
+
+struct Carried {
+    socket: Socket,
+    binding: Binding,
+    count: u64,
+}
+
+/// The carried nodes.
+#[derive(Default)]
+pub(super) struct Roster {
+    nodes: BTreeMap<Id, Carried>,
+    sockets: BTreeMap<Socket, Id>,
+}
+
+impl Roster {
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Ties a node to the socket that registered it. The node's earlier socket and the socket's
+    /// earlier node are superseded. Two registrations of one node may be answered out of order: on one
+    /// connection of the session the later generation stays; says whether the node was tied.
+    pub(super) fn register(&mut self, socket: Socket, binding: Binding, count: u64) -> bool {
+        let node = binding.node_id.clone();
+        let superseded = self
+            .nodes
+            .get(&node)
+            .is_some_and(|carried| carried.count == count && carried.binding.generation > binding.generation);
+        if superseded {
+            return false;
+        }
+        self.close(socket);
+        if let Some(earlier) = self.nodes.insert(node.clone(), Carried { socket, binding, count }) {
+            self.sockets.remove(&earlier.socket);
+        }
+        self.sockets.insert(socket, node);
+        true
+    }
+
+    /// Drops the entry of a socket that ended; the node that it carried (FWD-24).
+    pub(super) fn close(&mut self, socket: Socket) -> Option<Id> {
+        let node = self.sockets.remove(&socket)?;
+        self.nodes.remove(&node);
+        Some(node)
+    }
+
+    /// The socket of a node (FWD-20).
+    pub(super) fn socket(&self, node: &Id) -> Option<Socket> {
+        self.nodes.get(node).map(|carried| carried.socket)
+    }
+
+    /// The node of a socket.
+    pub(super) fn node(&self, socket: Socket) -> Option<&Id> {
+        self.sockets.get(&socket)
+    }
+
+    /// Whether a request that states `binding` is of the current session of this very socket
+    /// (FWD-12). `session` is the count of the session that stands, if one does.
+    pub(super) fn check(
+        &self,
+        socket: Socket,
+        binding: &Binding,
+        session: Option<u64>,
+    ) -> Result<(), Foreign> {
+        let carried = self.nodes.get(&binding.node_id).filter(|carried| carried.socket == socket);
+        let Some(carried) = carried else { return Err(Foreign::Socket) };
+        if carried.binding.session_id != binding.session_id {
+            return Err(Foreign::Session);
+        }
+        if carried.binding.cluster_id != binding.cluster_id {
+            return Err(Foreign::Cluster);
+        }
+        let older = session.is_some_and(|count| carried.count < count);
+        if older || carried.binding.generation != binding.generation {
+            return Err(Foreign::Registration);
+        }
+        Ok(())
+    }
+
+    pub(super) fn older_than(&self, count: u64) -> Vec<(Id, Socket)> {
+        let older = self.nodes.iter().filter(|(_, carried)| carried.count < count);
+        older.map(|(node, carried)| (node.clone(), carried.socket)).collect()
+    }
+
+    pub(super) fn is_older(&self, node: &Id, socket: Socket, count: u64) -> bool {
+        self.nodes.get(node).is_some_and(|carried| carried.socket == socket && carried.count < count)
+    }
+
+    pub(super) fn check_invariants(&self) {
+        debug_assert_eq!(self.nodes.len(), self.sockets.len(), "one socket per node, one node per socket");
+    }
+}

@@ -1,0 +1,229 @@
+//! The HTTP surface of the listener: the upgrade at `/`, the pulls under `/v2/`, and a refusal by
+//! name for everything else.
+
+use std::{convert::Infallible, sync::Arc};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
+    header::{
+        ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
+        SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
+    },
+};
+use http_body_util::Full;
+use hyper::{body::Incoming, server::conn, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tracing::debug;
+
+use super::{Sockets, Transport};
+use crate::{
+    constants::HEAD_BUDGET,
+    refusals::{PULL_METHOD_REFUSED, PULL_PATH_REFUSED, PULL_WORKER_UNAVAILABLE, UPGRADE_REFUSED},
+};
+
+/// Largest request head in bytes, and most headers of it.
+const HEAD_BYTES: usize = 16 << 10;
+const HEADERS: usize = 64;
+/// Requests that one h2 connection may have open.
+const H2_STREAMS: u32 = 64;
+
+/// Serves one connection to its end.
+pub(super) async fn serve<S: Transport>(stream: S, h2: bool, sockets: Arc<Sockets>) {
+    let io = TokioIo::new(stream);
+    let service = service_fn(move |request| {
+        let answer = answer(request, &sockets);
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    let ended = if h2 {
+        conn::http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(H2_STREAMS)
+            .max_header_list_size(u32::try_from(HEAD_BYTES).expect("the constant is small"))
+            .keep_alive_interval(HEAD_BUDGET)
+            .keep_alive_timeout(HEAD_BUDGET)
+            .serve_connection(io, service)
+            .await
+    } else {
+        conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_BUDGET)
+            .max_buf_size(HEAD_BYTES)
+            .max_headers(HEADERS)
+            .serve_connection(io, service)
+            .with_upgrades()
+            .await
+    };
+    if ended.is_err() {
+        debug!("a connection of the listener ended with an error");
+    }
+}
+
+fn answer(mut request: Request<Incoming>, sockets: &Arc<Sockets>) -> Response<Full<Bytes>> {
+    let refusal = refuse_head(request.version(), request.method(), request.uri().path(), request.headers());
+    if let Some(refusal) = refusal {
+        return refusal;
+    }
+    let accept = accept_key(request.headers()).expect("a head that is not refused is an upgrade with a key");
+    let protocol = first_protocol(request.headers());
+    let upgrade = hyper::upgrade::on(&mut request);
+    sockets.open(upgrade);
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
+    if let Some(protocol) = protocol {
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, protocol);
+    }
+    response
+}
+
+/// The answer to a request head that is no WebSocket upgrade at `/`; `None` for one that is.
+pub fn refuse_head(
+    version: Version,
+    method: &Method,
+    path: &str,
+    headers: &HeaderMap,
+) -> Option<Response<Full<Bytes>>> {
+    if path == "/v2" || path.starts_with("/v2/") {
+        if method != Method::GET && method != Method::HEAD {
+            let reason = "only GET and HEAD are served under /v2/";
+            let mut refusal = oci_refusal(StatusCode::METHOD_NOT_ALLOWED, PULL_METHOD_REFUSED, reason);
+            refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return Some(refusal);
+        }
+        let reason = "the pull worker does not serve";
+        let mut refusal = oci_refusal(StatusCode::SERVICE_UNAVAILABLE, PULL_WORKER_UNAVAILABLE, reason);
+        refusal.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        return Some(refusal);
+    }
+    let has = |name: &HeaderName, token: &str| {
+        headers
+            .get_all(name)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .any(|value| value.split(',').any(|stated| stated.trim().eq_ignore_ascii_case(token)))
+    };
+    let upgrades = path == "/" && has(&CONNECTION, "upgrade") && has(&UPGRADE, "websocket");
+    if !upgrades || version != Version::HTTP_11 || method != Method::GET {
+        let reason = "this listener serves a WebSocket upgrade at / and image pulls under /v2/";
+        return Some(oci_refusal(StatusCode::NOT_FOUND, PULL_PATH_REFUSED, reason));
+    }
+    if !has(&SEC_WEBSOCKET_VERSION, "13") {
+        let mut refusal = oci_refusal(
+            StatusCode::UPGRADE_REQUIRED,
+            UPGRADE_REFUSED,
+            "only version 13 of the WebSocket protocol is served",
+        );
+        refusal.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+        return Some(refusal);
+    }
+    if accept_key(headers).is_none() {
+        let reason = "sec-websocket-key is missing or is no key";
+        return Some(oci_refusal(StatusCode::BAD_REQUEST, UPGRADE_REFUSED, reason));
+    }
+    None
+}
+
+fn accept_key(headers: &HeaderMap) -> Option<HeaderValue> {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    let key = headers.get(SEC_WEBSOCKET_KEY)?;
+    let decoded = STANDARD.decode(key.as_bytes()).ok()?;
+    (decoded.len() == 16).then_some(())?;
+    HeaderValue::from_str(&derive_accept_key(key.as_bytes())).ok()
+}
+
+/// Of offered subprotocols the first is selected, as the public server does. An offered extension is
+/// declined by saying nothing.
+fn first_protocol(headers: &HeaderMap) -> Option<HeaderValue> {
+    let offered = headers.get(SEC_WEBSOCKET_PROTOCOL)?.to_str().ok()?;
+    let first = offered.split(',').next()?.trim();
+    (!first.is_empty()).then(|| HeaderValue::from_str(first).ok()).flatten()
+}
+
+fn oci_refusal(status: StatusCode, name: &str, reason: &str) -> Response<Full<Bytes>> {
+    let message = format!("{name}: {reason}");
+    let body = serde_json::json!({ "errors": [{ "code": "UNSUPPORTED", "message": message }] }).to_string();
+    let mut response = Response::new(Full::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(pairs: &[(&str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(HeaderName::try_from(*name).unwrap(), HeaderValue::from_str(value).unwrap());
+        }
+        headers
+    }
+
+    const UPGRADE_HEAD: [(&str, &str); 4] = [
+        ("connection", "keep-alive, Upgrade"),
+        ("upgrade", "WebSocket"),
+        ("sec-websocket-version", "13"),
+        ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ];
+
+    fn refused(method: &Method, path: &str, headers: &HeaderMap) -> Option<u16> {
+        refuse_head(Version::HTTP_11, method, path, headers).map(|refusal| refusal.status().as_u16())
+    }
+
+    /// LIS-03: one kind of upgrade, at `/`; an offered extension does not disturb it.
+    #[test]
+    fn an_upgrade_at_the_root_is_taken() {
+        let mut headers = head(&UPGRADE_HEAD);
+        headers.insert("sec-websocket-extensions", HeaderValue::from_static("permessage-deflate"));
+        assert_eq!(refused(&Method::GET, "/", &headers), None);
+        assert_eq!(accept_key(&headers).unwrap(), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        for (method, path) in [(Method::GET, "/other"), (Method::GET, "//"), (Method::POST, "/")] {
+            assert_eq!(refused(&method, path, &headers), Some(404), "{method} {path}");
+        }
+        assert!(refuse_head(Version::HTTP_2, &Method::GET, "/", &headers).is_some());
+        assert!(refuse_head(Version::HTTP_10, &Method::GET, "/", &headers).is_some());
+    }
+
+    #[test]
+    fn an_upgrade_without_its_version_or_key_is_refused() {
+        for (left_out, status) in
+            [("sec-websocket-version", 426), ("sec-websocket-key", 400), ("upgrade", 404)]
+        {
+            let mut headers = head(&UPGRADE_HEAD);
+            headers.remove(left_out);
+            assert_eq!(refused(&Method::GET, "/", &headers), Some(status), "{left_out}");
+        }
+        let mut headers = head(&UPGRADE_HEAD);
+        headers.insert("sec-websocket-key", HeaderValue::from_static("short"));
+        assert_eq!(refused(&Method::GET, "/", &headers), Some(400));
+    }
+
+    /// LIS-05: beside the upgrade the whole surface is the pulls; a refusal has its name.
+    #[test]
+    fn everything_else_is_refused_by_name() {
+        let none = HeaderMap::new();
+        for (method, path, status) in [
+            (Method::GET, "/", 404),
+            (Method::GET, "/metrics", 404),
+            (Method::GET, "/v2x", 404),
+            (Method::POST, "/v2/", 405),
+            (Method::PUT, "/v2/a/manifests/b", 405),
+            (Method::GET, "/v2/", 503),
+        ] {
+            assert_eq!(refused(&method, path, &none), Some(status), "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn the_first_offered_subprotocol_is_selected() {
+        let headers = head(&[("sec-websocket-protocol", "foo, bar")]);
+        assert_eq!(first_protocol(&headers).unwrap(), "foo");
+        assert_eq!(first_protocol(&HeaderMap::new()), None);
+    }
+}

@@ -1,0 +1,118 @@
+//! The upgraded sockets of the listener: each has a number, a queue and a task, and reports to the
+//! core.
+
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use coreflow_ipc::{
+    record::Budget,
+    typedrequest::{Envelope, Malformed},
+};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::{sync::mpsc, time::timeout};
+use tokio_tungstenite::{WebSocketStream, tungstenite::protocol::Role};
+use tracing::{debug, warn};
+
+use crate::{
+    constants::{HEAD_BUDGET, NODE_MESSAGE_LIMIT, NODE_PING, NODE_QUEUE, NODE_QUEUE_BYTES},
+    forwarder::Socket,
+    websocket::{self, Limits, Outlet, Receiver},
+};
+
+const LIMITS: Limits = Limits {
+    message: NODE_MESSAGE_LIMIT,
+    queue: NODE_QUEUE,
+    queue_bytes: NODE_QUEUE_BYTES,
+    silence: NODE_PING,
+};
+
+/// What a socket of the listener reports.
+pub enum FromListener {
+    /// It is open.
+    Opened {
+        /// Its number.
+        socket: Socket,
+        /// Its sending end.
+        outlet: Outlet,
+    },
+    /// It sent an envelope.
+    Envelope {
+        /// Its number.
+        socket: Socket,
+        /// What it sent.
+        envelope: Envelope,
+    },
+    /// It ended.
+    Closed {
+        /// Its number.
+        socket: Socket,
+    },
+}
+
+/// Gives sockets their numbers and tasks.
+pub struct Sockets {
+    next: AtomicU64,
+    events: mpsc::Sender<FromListener>,
+    malformed: Mutex<Budget>,
+    started: Instant,
+}
+
+impl Sockets {
+    /// Sockets that report to `events`.
+    pub fn new(events: mpsc::Sender<FromListener>) -> Self {
+        // One line at once and one more every ten seconds would do; a second is the bucket's grain.
+        Self {
+            next: AtomicU64::new(0),
+            events,
+            malformed: Mutex::new(Budget::new(5, 1)),
+            started: Instant::now(),
+        }
+    }
+
+    /// Runs the socket that `upgrade` becomes.
+    pub(super) fn open(self: &std::sync::Arc<Self>, upgrade: OnUpgrade) {
+        let sockets = std::sync::Arc::clone(self);
+        tokio::spawn(async move {
+            let Ok(Ok(upgraded)) = timeout(HEAD_BUDGET, upgrade).await else {
+                return debug!("an upgrade did not complete");
+            };
+            let socket = sockets.next.fetch_add(1, Ordering::Relaxed);
+            let (outlet, inlet) = websocket::queue(LIMITS);
+            if sockets.events.send(FromListener::Opened { socket, outlet }).await.is_err() {
+                return;
+            }
+            let stream =
+                WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(LIMITS.config()))
+                    .await;
+            let receiver = FromNode { socket, sockets: std::sync::Arc::clone(&sockets) };
+            let ended = websocket::run(stream, inlet, LIMITS, receiver).await;
+            debug!(socket, class = ended.class(), "a node's socket ended");
+            let _ = sockets.events.send(FromListener::Closed { socket }).await;
+        });
+    }
+}
+
+struct FromNode {
+    socket: Socket,
+    sockets: std::sync::Arc<Sockets>,
+}
+
+impl Receiver for FromNode {
+    async fn envelope(&mut self, envelope: Envelope) -> bool {
+        self.sockets.events.send(FromListener::Envelope { socket: self.socket, envelope }).await.is_ok()
+    }
+
+    fn malformed(&mut self, malformed: Malformed) {
+        let mut budget = self.sockets.malformed.lock().expect("no holder of the budget panics");
+        if budget.admit(self.sockets.started.elapsed()) {
+            let suppressed = budget.take_suppressed();
+            warn!(socket = self.socket, class = %malformed, suppressed, "a node sent what is no request; it got no answer");
+        }
+    }
+}

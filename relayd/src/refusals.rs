@@ -1,0 +1,94 @@
+//! Every refusal that this worker states or recognises, by name: the one table.
+//!
+//! A refusal's text is `<name>` or `<name>: <reason>`; a reader matches the part before `: `.
+
+use coreflow_ipc::typedrequest::{Outcome, plain_refusal};
+
+/// Two offers disagree (PROT-14).
+pub const PROTOCOL_REFUSED: &str = "protocol-refused";
+/// A request found no Cloudly session (FWD-10).
+pub const SESSION_UNAVAILABLE: &str = "relay-session-unavailable";
+/// A request is not of the socket's current session (FWD-13 – FWD-16).
+pub const SESSION_FOREIGN: &str = "runtime-session-foreign";
+/// A forward ran past its budget (FWD-08, FWD-09, FWD-21).
+pub const FORWARD_TIMEOUT: &str = "relay-forward-timeout";
+/// A push for a node that is not carried (FWD-25).
+pub const NODE_NOT_CONNECTED: &str = "relay-node-not-connected";
+/// More requests in flight than a socket may have.
+pub const TOO_MANY_IN_FLIGHT: &str = "relay-too-many-in-flight";
+/// A hold on the node listener (LIS-22).
+pub const ESCROW_CLOUDLY_ONLY: &str = "escrow-cloudly-only";
+/// A retired method (RET-02).
+pub const RETIRED: &str = "coreflow-retired";
+/// The credential was rotated away; the relay parks (REG-55).
+pub const CREDENTIAL_STALE: &str = "relay-credential-generation-stale";
+/// The node is not enrolled (REG-32).
+pub const NODE_UNKNOWN: &str = "relay-node-unknown";
+
+/// The relay block fails `validateClusterRelay` (LIS-09).
+pub const BLOCK_INVALID: &str = "relay-block-invalid";
+/// The origin names a port that is not the bound one (LIS-11).
+pub const ORIGIN_PORT_FOREIGN: &str = "relay-origin-port-foreign";
+/// The relay block changed while the relay runs (LIS-19).
+pub const BLOCK_CHANGED: &str = "relay-block-changed";
+/// A certificate that is not served (LIS-13 – LIS-16).
+pub const CERTIFICATE_REFUSED: &str = "relay-certificate-refused";
+/// An upgrade at `/` that is not the protocol's (LIS-03).
+pub const UPGRADE_REFUSED: &str = "relay-upgrade-refused";
+/// A pull by another method than GET and HEAD.
+pub const PULL_METHOD_REFUSED: &str = "pull-method-refused";
+/// A path that the listener does not serve (LIS-05).
+pub const PULL_PATH_REFUSED: &str = "pull-path-refused";
+/// A pull while no pull worker serves.
+pub const PULL_WORKER_UNAVAILABLE: &str = "pull-worker-unavailable";
+
+/// The refusals of a registration that Cloudly states by name (REG-26).
+pub const REGISTRATION: [&str; 6] = [
+    "relay-cluster-not-enabled",
+    "relay-node-foreign",
+    NODE_UNKNOWN,
+    "relay-identity-unverified",
+    "relay-sequence-not-advancing",
+    CREDENTIAL_STALE,
+];
+
+/// A node's registration waited and found no session; states the wait that was granted.
+pub fn session_unavailable(waited_ms: u128) -> Outcome {
+    plain_refusal(&format!("{SESSION_UNAVAILABLE}: no Cloudly session after waiting {waited_ms} ms"))
+}
+
+/// What of a request's binding is not the socket's current one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Foreign {
+    /// Another socket registered the binding, or none did (FWD-13).
+    Socket,
+    /// The session was superseded, or the request states none (FWD-14).
+    Session,
+    /// The binding names another cluster (FWD-15).
+    Cluster,
+    /// The registration is older than the current one (FWD-16).
+    Registration,
+}
+
+impl Foreign {
+    /// The refusal that states it.
+    pub fn refusal(self) -> Outcome {
+        let which = match self {
+            Self::Socket => "socket",
+            Self::Session => "session",
+            Self::Cluster => "cluster",
+            Self::Registration => "registration",
+        };
+        plain_refusal(&format!("{SESSION_FOREIGN}: {which}"))
+    }
+}
+
+/// A forward of `method` was not answered within its budget.
+pub fn forward_timeout(method: &str, budget_ms: u128) -> Outcome {
+    plain_refusal(&format!("{FORWARD_TIMEOUT}: {method} after {budget_ms} ms"))
+}
+
+/// A push for a node without a socket.
+pub fn node_not_connected(node: &str) -> Outcome {
+    plain_refusal(&format!("{NODE_NOT_CONNECTED}: node {node} is not connected to this relay"))
+}

@@ -1,0 +1,55 @@
+//! Which method is served where: the table of both routers (LIS-02, FWD-01, FWD-18, FWD-27, RET-05).
+
+use std::time::Duration;
+
+use crate::constants::{FORWARD_BUDGET, REGISTRATION_BUDGET};
+
+/// What a node's request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeMethod {
+    /// `registerPalletRuntimeSession`: judged, and answered with a binding.
+    Register,
+    /// A request of a registered session.
+    OfSession,
+    /// A hold, which only Cloudly may send (LIS-22).
+    Hold,
+}
+
+/// The ten methods that a node sends its controller, and one that is refused by a name of its own.
+pub fn node_method(method: &str) -> Option<NodeMethod> {
+    match method {
+        "registerPalletRuntimeSession" => Some(NodeMethod::Register),
+        "getRuntimeManagedVpnCredential"
+        | "getRuntimeRegistryCredential"
+        | "reportRuntimeNetworkProtection"
+        | "reportRuntimeAssignmentObservation"
+        | "reportRuntimeAssignmentTerminalReceipt"
+        | "getRuntimeSecretRecipientState"
+        | "beginRuntimeSecretRecipientEnrollment"
+        | "completeRuntimeSecretRecipientEnrollment"
+        | "getRuntimeSecretMaterial" => Some(NodeMethod::OfSession),
+        "holdRuntimeNetworkDnsLeaseRenewals" => Some(NodeMethod::Hold),
+        _ => None,
+    }
+}
+
+impl NodeMethod {
+    /// How long an answer to the node may take, from the arrival of its request.
+    pub fn budget(self) -> Duration {
+        match self {
+            Self::Register => REGISTRATION_BUDGET,
+            Self::OfSession | Self::Hold => FORWARD_BUDGET,
+        }
+    }
+}
+
+/// Whether Cloudly's `method` is carried down to the node that its session names.
+pub fn is_push(method: &str) -> bool {
+    matches!(
+        method,
+        "applyRuntimeAssignment"
+            | "applyRuntimeNetworkSigningAuthority"
+            | "applyRuntimeNetworkProjection"
+            | "applyRuntimeNetworkDnsLeaseRenewal"
+    )
+}

@@ -1,0 +1,245 @@
+//! One WebSocket and its two halves: what arrives becomes an envelope, what is queued goes out, a
+//! silent peer is pinged and then closed, a peer that does not read is closed.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use coreflow_ipc::typedrequest::{self, Envelope, Malformed};
+use futures_util::{SinkExt, StreamExt, stream::SplitSink, stream::SplitStream};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::{mpsc, watch},
+    time::timeout,
+};
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{
+        Error, Message, Utf8Bytes,
+        error::{CapacityError, ProtocolError},
+        protocol::{CloseFrame, WebSocketConfig, frame::coding::CloseCode},
+    },
+};
+
+use crate::constants::CLOSE_BUDGET;
+
+/// How a kind of socket is held.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Largest message that is taken, in bytes; beyond it the socket is closed with 1009.
+    pub message: usize,
+    /// Messages that may wait to be sent.
+    pub queue: usize,
+    /// Bytes that may wait to be sent.
+    pub queue_bytes: usize,
+    /// Silence after which the peer is pinged, and again after which the socket is closed. It also
+    /// bounds how long one message may take to be sent.
+    pub silence: Duration,
+}
+
+impl Limits {
+    /// The WebSocket's own settings for these limits.
+    pub fn config(&self) -> WebSocketConfig {
+        WebSocketConfig::default()
+            .read_buffer_size(4 << 10)
+            .write_buffer_size(0)
+            .max_write_buffer_size(usize::MAX)
+            .max_message_size(Some(self.message))
+            .max_frame_size(Some(self.message))
+    }
+}
+
+/// Why a socket ended; a class, never a peer's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The peer closed it.
+    Closed,
+    /// This side closed it.
+    Hangup,
+    /// A message over the limit (1009).
+    TooLarge,
+    /// The peer broke the WebSocket protocol.
+    Protocol,
+    /// The peer did not answer a ping.
+    Silent,
+    /// The peer did not take what it was sent.
+    NotReading,
+    /// The transport failed.
+    Transport,
+}
+
+impl Ended {
+    /// The class for a log line.
+    pub fn class(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Hangup => "hangup",
+            Self::TooLarge => "message-too-large",
+            Self::Protocol => "protocol",
+            Self::Silent => "silent",
+            Self::NotReading => "not-reading",
+            Self::Transport => "transport",
+        }
+    }
+}
+
+/// The sending end of a socket, for its owner. Dropping it closes the socket in order.
+pub struct Outlet {
+    queue: mpsc::Sender<Utf8Bytes>,
+    bytes: Arc<AtomicUsize>,
+    limit: usize,
+    hangup: watch::Sender<bool>,
+}
+
+impl Outlet {
+    /// Queues a message; `false` when the socket's queue is full or it has ended.
+    pub fn send(&self, frame: String) -> bool {
+        let length = frame.len();
+        if self.bytes.fetch_add(length, Ordering::Relaxed).saturating_add(length) > self.limit
+            || self.queue.try_send(frame.into()).is_err()
+        {
+            self.bytes.fetch_sub(length, Ordering::Relaxed);
+            return false;
+        }
+        true
+    }
+
+    /// Whether the socket has ended; then a refused message says nothing about its peer.
+    pub fn ended(&self) -> bool {
+        self.queue.is_closed()
+    }
+
+    /// Ends the socket at once, whatever it still had to send.
+    pub fn hangup(&self) {
+        self.hangup.send_replace(true);
+    }
+}
+
+/// The other end of an [`Outlet`], for the socket's task.
+pub struct Inlet {
+    queue: mpsc::Receiver<Utf8Bytes>,
+    bytes: Arc<AtomicUsize>,
+    hangup: watch::Receiver<bool>,
+}
+
+/// Makes the queue of one socket.
+pub fn queue(limits: Limits) -> (Outlet, Inlet) {
+    let (sender, receiver) = mpsc::channel(limits.queue);
+    let (hangup, hung_up) = watch::channel(false);
+    let bytes = Arc::new(AtomicUsize::new(0));
+    (
+        Outlet { queue: sender, bytes: Arc::clone(&bytes), limit: limits.queue_bytes, hangup },
+        Inlet { queue: receiver, bytes, hangup: hung_up },
+    )
+}
+
+/// Where a socket's envelopes go.
+pub trait Receiver: Send {
+    /// Takes an envelope, waiting while the core is busy; `false` ends the socket.
+    fn envelope(&mut self, envelope: Envelope) -> impl Future<Output = bool> + Send;
+
+    /// Counts a message that is no envelope.
+    fn malformed(&mut self, malformed: Malformed);
+}
+
+/// Runs a socket to its end.
+pub async fn run<S, R>(socket: WebSocketStream<S>, inlet: Inlet, limits: Limits, mut receiver: R) -> Ended
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+    R: Receiver,
+{
+    let (mut sink, stream) = socket.split();
+    let Inlet { queue, bytes, mut hangup } = inlet;
+    let (pings, pinged) = mpsc::channel(1);
+    let ended = tokio::select! {
+        ended = receive(stream, limits, &mut receiver, pings) => ended,
+        ended = send(&mut sink, queue, pinged, &bytes, limits.silence) => ended,
+        _ = hangup.wait_for(|hung_up| *hung_up) => Ended::Hangup,
+    };
+    // A close is an offer: it is bounded, and a socket that failed takes none.
+    let code = match ended {
+        Ended::TooLarge => CloseCode::Size,
+        Ended::Protocol => CloseCode::Protocol,
+        Ended::Hangup => CloseCode::Away,
+        Ended::Closed | Ended::Silent | Ended::NotReading | Ended::Transport => return ended,
+    };
+    let close = Message::Close(Some(CloseFrame { code, reason: Utf8Bytes::default() }));
+    let _ = timeout(CLOSE_BUDGET, sink.send(close)).await;
+    ended
+}
+
+async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: SplitStream<WebSocketStream<S>>,
+    limits: Limits,
+    receiver: &mut impl Receiver,
+    pings: mpsc::Sender<()>,
+) -> Ended {
+    let mut pinged = false;
+    loop {
+        let Ok(next) = timeout(limits.silence, stream.next()).await else {
+            if pinged {
+                return Ended::Silent;
+            }
+            pinged = true;
+            let _ = pings.try_send(());
+            continue;
+        };
+        pinged = false;
+        let frame = match next {
+            None => return Ended::Closed,
+            Some(Ok(Message::Text(text))) => Bytes::from(text),
+            Some(Ok(Message::Binary(bytes))) => bytes,
+            Some(Ok(Message::Close(_))) => return Ended::Closed,
+            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
+            Some(Err(error)) => return class(&error),
+        };
+        match typedrequest::read(&frame) {
+            Ok(envelope) => {
+                if !receiver.envelope(envelope).await {
+                    return Ended::Hangup;
+                }
+            }
+            Err(malformed) => receiver.malformed(malformed),
+        }
+    }
+}
+
+async fn send<S: AsyncRead + AsyncWrite + Unpin>(
+    sink: &mut SplitSink<WebSocketStream<S>, Message>,
+    mut queue: mpsc::Receiver<Utf8Bytes>,
+    mut pings: mpsc::Receiver<()>,
+    bytes: &AtomicUsize,
+    budget: Duration,
+) -> Ended {
+    loop {
+        let (message, length) = tokio::select! {
+            text = queue.recv() => match text {
+                Some(text) => { let length = text.len(); (Message::Text(text), length) }
+                None => return Ended::Hangup,
+            },
+            Some(()) = pings.recv() => (Message::Ping(Bytes::new()), 0),
+        };
+        let sent = timeout(budget, sink.send(message)).await;
+        bytes.fetch_sub(length, Ordering::Relaxed);
+        match sent {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return class(&error),
+            Err(_) => return Ended::NotReading,
+        }
+    }
+}
+
+fn class(error: &Error) -> Ended {
+    match error {
+        Error::ConnectionClosed | Error::AlreadyClosed => Ended::Closed,
+        Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => Ended::Closed,
+        Error::Capacity(CapacityError::MessageTooLong { .. }) => Ended::TooLarge,
+        Error::Io(_) => Ended::Transport,
+        _ => Ended::Protocol,
+    }
+}

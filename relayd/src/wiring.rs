@@ -1,0 +1,360 @@
+//! Relayd's one loop: it hands events to the core and performs its effects, in order.
+//!
+//! It makes no decision about meaning; those are the machines'.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use coreflow_ipc::{
+    hello::{HelloError, Role},
+    link::LinkError,
+    messages::relayd::{FromRelayd, RelaydStart, ToRelayd},
+    now::Clock,
+    typedrequest::{Body, Envelope, Malformed},
+    worker::{Confined, Life, StartError, Told},
+};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::{Instant, sleep_until, timeout},
+};
+use tracing::{debug, info, warn};
+
+use crate::{
+    constants::{CLOSE_BUDGET, CORE_QUEUE, DIAL_BUDGET},
+    core::{CallFailure, Core, Effect, Event, Read},
+    forwarder::Socket,
+    listener::{self, FromListener},
+    peers::Peers,
+    session::{
+        self, Connection,
+        dial::{DialError, Dialer, LIMITS},
+    },
+    start::{self, ReadRequest, Started},
+    supervisor::Supervisor,
+    websocket::{self, Outlet, Receiver},
+};
+
+/// What the session's tasks report.
+enum FromSession {
+    Event(Event),
+    Opened(Connection, Outlet),
+}
+
+/// Serves until the supervisor stops this worker or its link ends.
+pub async fn serve(confined: Confined) -> Result<(), StartError> {
+    let mut life = confined.join::<FromRelayd, ToRelayd>(Role::Relayd).await?;
+    let start = match life.told().await.map_err(StartError::Link)? {
+        Told::Message(ToRelayd::Start(start), _) => start,
+        // Nothing was asked yet, and no other worker is linked before the start.
+        Told::Message(..) | Told::Peer(..) => return Err(StartError::Hello(HelloError::Missing)),
+        Told::Stop => {
+            life.stopped().await;
+            return Ok(());
+        }
+    };
+    let mut relayd = Relayd::new(&life, start)?;
+    let ended = relayd.run(&mut life).await;
+    drop(relayd);
+    match ended {
+        Ok(()) => {
+            life.stopped().await;
+            Ok(())
+        }
+        Err(error) => Err(StartError::Link(error)),
+    }
+}
+
+struct Relayd {
+    clock: Clock,
+    core: Core,
+    supervisor: Supervisor,
+    dialer: Arc<Dialer>,
+    peers: Peers,
+    cloudly: Option<(Connection, Outlet)>,
+    dials: BTreeSet<Connection>,
+    nodes: BTreeMap<Socket, Outlet>,
+    readers: BTreeMap<u64, oneshot::Sender<Result<Body, CallFailure>>>,
+    next_read: u64,
+    dispatchable: watch::Sender<bool>,
+    stop_accepting: watch::Sender<bool>,
+    session: (mpsc::Sender<FromSession>, mpsc::Receiver<FromSession>),
+    listener: (mpsc::Sender<FromListener>, mpsc::Receiver<FromListener>),
+    reads: (mpsc::Sender<ReadRequest>, mpsc::Receiver<ReadRequest>),
+    started: (mpsc::Sender<Started>, mpsc::Receiver<Started>),
+    drained: bool,
+}
+
+impl Relayd {
+    fn new(life: &Life<FromRelayd, ToRelayd>, start: RelaydStart) -> Result<Self, StartError> {
+        let clock = Clock::start();
+        let dialer = Dialer::new(start.cloudly, &start.trust_anchors)
+            .map_err(|error| StartError::Unconfined(error.code))?;
+        Ok(Self {
+            clock,
+            core: Core::resume(start.kept),
+            supervisor: Supervisor::new(life.outbox.clone(), clock),
+            dialer: Arc::new(dialer),
+            peers: Peers::default(),
+            cloudly: None,
+            dials: BTreeSet::new(),
+            nodes: BTreeMap::new(),
+            readers: BTreeMap::new(),
+            next_read: 0,
+            dispatchable: watch::Sender::new(false),
+            stop_accepting: watch::Sender::new(false),
+            session: mpsc::channel(CORE_QUEUE),
+            listener: mpsc::channel(CORE_QUEUE),
+            reads: mpsc::channel(4),
+            started: mpsc::channel(4),
+            drained: false,
+        })
+    }
+
+    async fn run(&mut self, life: &mut Life<FromRelayd, ToRelayd>) -> Result<(), LinkError> {
+        self.handle(Event::Session(session::Event::Started)).await;
+        let starting = tokio::spawn(start::run(
+            self.supervisor.clone(),
+            self.reads.0.clone(),
+            self.dispatchable.subscribe(),
+            self.started.0.clone(),
+            self.clock,
+        ));
+        let ended = loop {
+            if self.drained {
+                break Ok(());
+            }
+            let deadline = self.core.next_deadline(self.clock.now());
+            let deadline = deadline.map(|mono| Instant::from_std(self.clock.instant(mono)));
+            // The supervisor first, so that a stop is never starved; then the start, whose steps are
+            // few; then Cloudly, whose answers end waits; then deadlines before more node requests.
+            tokio::select! {
+                biased;
+                told = life.told() => match told {
+                    Ok(told) => self.told(told).await,
+                    Err(error) => break Err(error),
+                },
+                Some(started) = self.started.1.recv() => self.started(started).await,
+                Some(read) = self.reads.1.recv() => {
+                    self.next_read += 1;
+                    self.readers.insert(self.next_read, read.answer);
+                    let read = Read { number: self.next_read, call: read.call };
+                    self.handle(Event::Read(read)).await;
+                }
+                Some(event) = self.session.1.recv() => self.session_event(event).await,
+                () = async { sleep_until(deadline.expect("guarded")).await }, if deadline.is_some() => {
+                    self.handle(Event::Tick).await;
+                }
+                Some(event) = self.listener.1.recv() => self.listener_event(event).await,
+            }
+        };
+        starting.abort();
+        if ended.is_ok() {
+            self.close_sockets().await;
+        }
+        ended
+    }
+
+    async fn told(&mut self, told: Told<ToRelayd>) {
+        match told {
+            Told::Peer(role, end) => self.peers.linked(role, end),
+            Told::Message(message, descriptors) => self.supervisor.settle(message, descriptors),
+            Told::Stop => {
+                debug!("relayd was told to stop");
+                self.stop_accepting.send_replace(true);
+                self.handle(Event::Stop).await;
+            }
+        }
+    }
+
+    async fn started(&mut self, started: Started) {
+        match started {
+            Started::Document(served) => self.handle(Event::Started(served)).await,
+            Started::WithoutListener => self.supervisor.tell(FromRelayd::Open).await,
+            Started::Listening { listener, tls, endpoint } => {
+                let (events, stop) = (self.listener.0.clone(), self.stop_accepting.subscribe());
+                tokio::spawn(listener::serve(listener, tls, events, stop));
+                self.supervisor.tell(FromRelayd::Open).await;
+                self.handle(Event::Listening(Box::new(endpoint))).await;
+            }
+            Started::Failed(cause) => self.supervisor.tell(FromRelayd::StartFailed { cause }).await,
+        }
+    }
+
+    async fn session_event(&mut self, event: FromSession) {
+        match event {
+            FromSession::Opened(connection, outlet) if self.core.is_current(connection) => {
+                self.cloudly = Some((connection, outlet));
+                self.handle(Event::Session(session::Event::Connected { connection })).await;
+            }
+            // The session went on without this dial; dropping its outlet closes it.
+            FromSession::Opened(..) => {}
+            FromSession::Event(event) => {
+                if let Event::Session(session::Event::Closed { connection }) = event {
+                    self.dials.remove(&connection);
+                    self.cloudly.take_if(|(open, _)| *open == connection);
+                }
+                self.handle(event).await;
+            }
+        }
+    }
+
+    /// What is still queued for Cloudly and the nodes goes out, and each socket is closed in order,
+    /// within a bound.
+    async fn close_sockets(&mut self) {
+        self.cloudly = None;
+        let mut open: BTreeSet<Socket> = std::mem::take(&mut self.nodes).into_keys().collect();
+        let closing = async {
+            while !(self.dials.is_empty() && open.is_empty()) {
+                tokio::select! {
+                    Some(event) = self.session.1.recv() => {
+                        if let FromSession::Event(Event::Session(session::Event::Closed { connection })) = event {
+                            self.dials.remove(&connection);
+                        }
+                    }
+                    Some(event) = self.listener.1.recv() => {
+                        if let FromListener::Closed { socket } = event {
+                            open.remove(&socket);
+                        }
+                    }
+                }
+            }
+        };
+        if timeout(CLOSE_BUDGET, closing).await.is_err() {
+            debug!("not every socket was closed in order");
+        }
+    }
+
+    async fn listener_event(&mut self, event: FromListener) {
+        match event {
+            FromListener::Opened { socket, outlet } => {
+                self.nodes.insert(socket, outlet);
+            }
+            FromListener::Envelope { socket, envelope } => {
+                self.handle(Event::FromNode { socket, envelope }).await;
+            }
+            FromListener::Closed { socket } => {
+                self.nodes.remove(&socket);
+                self.handle(Event::NodeClosed { socket }).await;
+            }
+        }
+    }
+
+    async fn handle(&mut self, event: Event) {
+        let random = getrandom::u32().expect("the kernel's random source answers after boot");
+        for effect in self.core.handle(event, self.clock.now(), random) {
+            self.perform(effect).await;
+        }
+    }
+
+    async fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::AskIdentity => self.ask_identity(),
+            Effect::Dial(connection) => {
+                self.dials.insert(connection);
+                self.dial(connection);
+            }
+            Effect::Hangup(connection) => {
+                if let Some((_, outlet)) = self.cloudly.take_if(|(open, _)| *open == connection) {
+                    // Dropping the outlet sends what is queued before the socket is closed.
+                    drop(outlet);
+                }
+            }
+            Effect::ToCloudly { connection, frame } => self.send_cloudly(connection, frame),
+            Effect::ToNode { socket, frame } => self.send_node(socket, frame),
+            Effect::CloseNode(socket) => {
+                if let Some(outlet) = self.nodes.get(&socket) {
+                    outlet.hangup();
+                }
+            }
+            Effect::Answer { read, result } => {
+                if let Some(reader) = self.readers.remove(&read.number) {
+                    let _ = reader.send(result);
+                }
+            }
+            Effect::Dispatchable(dispatchable) => {
+                self.dispatchable.send_replace(dispatchable);
+            }
+            Effect::Waiting(what) => self.supervisor.tell(FromRelayd::Waiting { what }).await,
+            Effect::Keep(kept) => self.supervisor.tell(FromRelayd::Keep(kept)).await,
+            Effect::State(statement) => statement.log(),
+            Effect::Readiness(lines) => self.supervisor.tell(FromRelayd::Readiness { lines }).await,
+            Effect::Drained => self.drained = true,
+        }
+    }
+
+    fn send_cloudly(&self, connection: Connection, frame: String) {
+        let Some((open, outlet)) = &self.cloudly else { return };
+        if *open != connection {
+            return;
+        }
+        if !outlet.send(frame) && !outlet.ended() {
+            warn!("Cloudly does not take what it is sent; its connection is closed");
+            outlet.hangup();
+        }
+    }
+
+    fn send_node(&self, socket: Socket, frame: String) {
+        let Some(outlet) = self.nodes.get(&socket) else { return };
+        if !outlet.send(frame) && !outlet.ended() {
+            warn!(socket, "a node does not take what it is sent; its socket is closed");
+            outlet.hangup();
+        }
+    }
+
+    fn ask_identity(&self) {
+        let (supervisor, events) = (self.supervisor.clone(), self.session.0.clone());
+        tokio::spawn(async move {
+            let event = match supervisor.ask_identity().await {
+                Ok(identity) => Event::Identity(identity),
+                Err(denied) => {
+                    debug!(?denied, "there is no identity");
+                    Event::Session(session::Event::IdentityDenied)
+                }
+            };
+            let _ = events.send(FromSession::Event(event)).await;
+        });
+    }
+
+    fn dial(&self, connection: Connection) {
+        let (supervisor, dialer, events) =
+            (self.supervisor.clone(), Arc::clone(&self.dialer), self.session.0.clone());
+        tokio::spawn(async move {
+            let dialled = timeout(DIAL_BUDGET, async {
+                let addresses = supervisor.ask_addresses().await;
+                dialer.dial(&addresses.map_err(|class| DialError::new("dns", class))?).await
+            });
+            let class = match dialled.await {
+                Ok(Ok(stream)) => {
+                    let (outlet, inlet) = websocket::queue(LIMITS);
+                    let _ = events.send(FromSession::Opened(connection, outlet)).await;
+                    let receiver = FromCloudly { connection, events: events.clone() };
+                    websocket::run(stream, inlet, LIMITS, receiver).await.class().to_owned()
+                }
+                Ok(Err(DialError { class, code })) => format!("{class} ({code})"),
+                Err(_) => "timeout".to_owned(),
+            };
+            info!(class, "the connection to Cloudly ended");
+            let event = session::Event::Closed { connection };
+            let _ = events.send(FromSession::Event(Event::Session(event))).await;
+        });
+    }
+}
+
+struct FromCloudly {
+    connection: Connection,
+    events: mpsc::Sender<FromSession>,
+}
+
+impl Receiver for FromCloudly {
+    async fn envelope(&mut self, envelope: Envelope) -> bool {
+        let event = Event::FromCloudly { connection: self.connection, envelope };
+        self.events.send(FromSession::Event(event)).await.is_ok()
+    }
+
+    fn malformed(&mut self, malformed: Malformed) {
+        // Cloudly is one authenticated peer; the supervisor's budget bounds these lines.
+        warn!(class = %malformed, "Cloudly sent what is no request; it got no answer");
+    }
+}

@@ -1,0 +1,52 @@
+//! The supervisor's constants, each with its unit and its reason.
+
+use std::time::Duration;
+
+/// Longest wait for a TCP connection to Cloudly, over all its addresses.
+pub const EXCHANGE_CONNECT_BOUND: Duration = Duration::from_secs(5);
+/// Longest identity exchange, from the name's resolution to the judged identity, with Cloudly's `retry`
+/// waits.
+pub const EXCHANGE_BOUND: Duration = Duration::from_secs(10);
+/// Longest body of an exchange's answer, in bytes.
+pub const EXCHANGE_ANSWER_BYTES: usize = 256 * 1024;
+/// How often one exchange is sent again because Cloudly's answer asks for it (contract file, section 1).
+pub const EXCHANGE_RETRIES: u32 = 3;
+/// Longest resolution of a host name.
+pub const RESOLVE_BOUND: Duration = Duration::from_secs(5);
+/// Most addresses of one host that are given out or tried.
+pub const RESOLVED_ADDRESSES: usize = 16;
+
+/// First delay before a worker that died is started again (ARC-18).
+pub const RESTART_FIRST: Duration = Duration::from_millis(500);
+/// Longest delay before a worker that died is started again (ARC-18).
+pub const RESTART_LONGEST: Duration = Duration::from_secs(30);
+/// A worker that was alive this long starts the delays over (ARC-18).
+pub const RESTART_RESET: Duration = Duration::from_secs(60);
+/// A started worker says hello within this time.
+pub const HELLO_BOUND: Duration = Duration::from_secs(5);
+/// A worker is pinged this often.
+pub const PING_INTERVAL: Duration = Duration::from_secs(5);
+/// A worker that did not answer a ping for this long is killed and started again.
+pub const PONG_BOUND: Duration = Duration::from_secs(15);
+/// pulld and vpnd end within this time of a stop (decision "Stop").
+pub const STOP_BOUND: Duration = Duration::from_secs(5);
+/// The listening socket is kept this long without a serving relayd (LIS-23).
+pub const LISTENER_HOLD: Duration = Duration::from_secs(10);
+/// Connections that may wait for a relayd that is restarted.
+pub const LISTENER_BACKLOG: i32 = 4096;
+/// Messages that may wait for one worker.
+pub const WORKER_QUEUE: usize = 256;
+/// Events of workers that may wait for the loop.
+pub const EVENT_QUEUE: usize = 1024;
+/// Last words of a worker that are kept, in bytes.
+pub const LAST_WORDS: usize = 2048;
+/// How long the end of a dead worker's link and pipe is waited for, so that its last records are kept.
+pub const DRAIN_BOUND: Duration = Duration::from_millis(500);
+/// Records of one worker that are written at once.
+pub const RECORD_BURST: u32 = 20_000;
+/// Records of one worker that are written per second in the long run.
+pub const RECORDS_PER_SECOND: u32 = 2_000;
+/// Lines that may wait for the log's writer.
+pub const LOG_QUEUE: usize = 32_768;
+/// The last lines are written within this time of the end.
+pub const LOG_FLUSH_BOUND: Duration = Duration::from_secs(1);

@@ -1,0 +1,24 @@
+//! `coreflow`, the supervisor: configuration, the bearer and its exchange, and the life of the
+//! workers. It is the only process that ever has the bearer in its memory (ARC-02).
+//!
+//! A reviewer opens [`permitted`] first: it is the whole list of what a worker can make it do.
+
+pub mod bearer;
+pub mod command;
+pub mod configuration;
+pub mod constants;
+pub mod custody;
+pub mod exchange;
+pub mod log;
+pub mod notify;
+pub mod options;
+pub mod permitted;
+pub mod process;
+pub mod programs;
+pub mod relay;
+pub mod run;
+pub mod sockets;
+pub mod spawn;
+pub mod stopping;
+pub mod supervision;
+pub mod trust;

@@ -1,0 +1,199 @@
+//! The one log: the supervisor's own events and the workers' records, to the journal with fields when
+//! systemd gave us a journal stream, else one line per event (ARC-22, LOG-02, REL-36).
+
+use std::{
+    io::{self, Write},
+    os::fd::AsFd,
+    sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    thread,
+};
+
+use coreflow_ipc::{
+    hello::Role,
+    record::{Level, Outlet, Record, RecordLayer, Verbosity},
+};
+use nix::sys::stat::fstat;
+use tracing_subscriber::{
+    filter::{FilterFn, filter_fn},
+    layer::{Layer, SubscriberExt},
+};
+
+use crate::constants::{LOG_FLUSH_BOUND, LOG_QUEUE};
+
+/// The log of the process.
+pub struct Log {
+    /// Changes what the supervisor writes.
+    pub verbosity: Verbosity,
+    lines: Option<Lines>,
+}
+
+impl Log {
+    /// Starts the log. `journal_stream` is what `JOURNAL_STREAM` says; a process has one log, so a
+    /// second start in it (an embedding caller's) writes to the first.
+    pub fn start(journal_stream: Option<&str>) -> Self {
+        let verbosity = Verbosity::new(Level::Info);
+        if is_journal(journal_stream)
+            && let Ok(journal) = tracing_journald::layer()
+        {
+            let layer = journal.with_field_prefix(Some("COREFLOW".to_owned())).with_filter(ours(&verbosity));
+            let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer));
+            return Self { verbosity, lines: None };
+        }
+        let lines = Lines::start();
+        let layer = RecordLayer::new(lines.clone(), verbosity.clone());
+        let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer));
+        Self { verbosity, lines: Some(lines) }
+    }
+
+    /// Whether events go to the journal, where standard error is not read as the log.
+    pub fn is_journal(&self) -> bool {
+        self.lines.is_none()
+    }
+
+    /// States why the start failed; on standard error too where that is not the log (START-16).
+    pub fn failed(&self, cause: &str) {
+        tracing::error!("the start failed: {cause}");
+        if self.is_journal() {
+            let _ = writeln!(io::stderr(), "the start failed: {cause}");
+        }
+        self.flush();
+    }
+
+    /// Writes what is queued, within a bound.
+    pub fn flush(&self) {
+        if let Some(lines) = &self.lines {
+            lines.flush();
+        }
+    }
+}
+
+fn ours(verbosity: &Verbosity) -> FilterFn<impl Fn(&tracing::Metadata<'_>) -> bool + use<>> {
+    let verbosity = verbosity.clone();
+    filter_fn(move |metadata| {
+        metadata.target().starts_with("coreflow") && verbosity.admits(Level::of(metadata.level()))
+    })
+}
+
+/// Writes a worker's record as an event of the log.
+pub fn write(role: Role, record: Record) {
+    let Record { level, message, mut fields } = record;
+    let (worker, node, method) = (role.name(), fields.remove("node"), fields.remove("method"));
+    let (node, method) = (node.as_deref(), method.as_deref());
+    let line = Record { level, message, fields }.line();
+    macro_rules! event {
+        ($level:ident) => {
+            tracing::$level!(target: "coreflow::worker", worker, node, method, "{line}")
+        };
+    }
+    match level {
+        Level::Error => event!(error),
+        Level::Warn => event!(warn),
+        Level::Info => event!(info),
+        Level::Debug => event!(debug),
+        Level::Trace => event!(trace),
+    }
+}
+
+/// Whether standard error is the stream that systemd connected to the journal.
+fn is_journal(stated: Option<&str>) -> bool {
+    let Some((device, inode)) = stated.and_then(|stated| stated.split_once(':')) else { return false };
+    let stat = fstat(io::stderr().as_fd());
+    stat.is_ok_and(|stat| device.parse() == Ok(stat.st_dev) && inode.parse() == Ok(stat.st_ino))
+}
+
+enum Queued {
+    Line(Record),
+    Flush(SyncSender<()>),
+}
+
+/// Lines for standard output and error, written by a thread of their own: a reader that is slow costs
+/// lines, which are counted, and never the supervisor's loop.
+#[derive(Clone)]
+struct Lines(SyncSender<Queued>);
+
+impl Lines {
+    fn start() -> Self {
+        let (sender, receiver) = sync_channel(LOG_QUEUE);
+        thread::Builder::new()
+            .name("log".to_owned())
+            .spawn(move || write_lines(&receiver))
+            .expect("a process that starts has room for one thread");
+        Self(sender)
+    }
+
+    fn flush(&self) {
+        let (done, wait) = sync_channel(1);
+        if self.0.try_send(Queued::Flush(done)).is_ok() {
+            let _ = wait.recv_timeout(LOG_FLUSH_BOUND);
+        }
+    }
+}
+
+impl Outlet for Lines {
+    fn offer(&self, record: Record) -> Result<(), Record> {
+        self.0.try_send(Queued::Line(record)).map_err(|error| match error {
+            TrySendError::Full(Queued::Line(record)) | TrySendError::Disconnected(Queued::Line(record)) => {
+                record
+            }
+            TrySendError::Full(Queued::Flush(_)) | TrySendError::Disconnected(Queued::Flush(_)) => {
+                unreachable!("a line was offered")
+            }
+        })
+    }
+}
+
+fn write_lines(queue: &Receiver<Queued>) {
+    while let Ok(queued) = queue.recv() {
+        match queued {
+            Queued::Line(record) => {
+                let line = line(record);
+                // Written at once, so that two processes' lines never mix.
+                let _ = match line.0 {
+                    Level::Error | Level::Warn => io::stderr().lock().write_all(line.1.as_bytes()),
+                    Level::Info | Level::Debug | Level::Trace => {
+                        let mut stdout = io::stdout().lock();
+                        stdout.write_all(line.1.as_bytes()).and_then(|()| stdout.flush())
+                    }
+                };
+            }
+            Queued::Flush(done) => {
+                let _ = done.try_send(());
+            }
+        }
+    }
+}
+
+fn line(record: Record) -> (Level, String) {
+    let Record { level, message, mut fields } = record;
+    let process = fields.remove("worker").unwrap_or_else(|| Role::Supervisor.name().to_owned());
+    // A worker's message is a line already; escaping it again changes nothing.
+    let line = Record { level, message, fields }.line();
+    (level, format!("{} {process}: {line}\n", level.name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// LOG-02, REL-36: one line per event, named after its process.
+    #[test]
+    fn an_event_is_one_line_of_its_process() {
+        let fields = [("worker", "relayd"), ("node", "n1")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+        let record =
+            Record { level: Level::Info, message: "node n1 is carried".into(), fields: fields.into() };
+        assert_eq!(line(record).1, "INFO relayd: node n1 is carried node=n1\n");
+        let record = Record { level: Level::Warn, message: "own".into(), fields: BTreeMap::new() };
+        assert_eq!(line(record), (Level::Warn, "WARN supervisor: own\n".to_owned()));
+    }
+
+    #[test]
+    fn the_journal_is_used_only_when_standard_error_is_its_stream() {
+        let stat = fstat(io::stderr().as_fd()).unwrap();
+        assert!(is_journal(Some(&format!("{}:{}", stat.st_dev, stat.st_ino))));
+        for other in [None, Some(""), Some("1:2"), Some("x:y")] {
+            assert!(!is_journal(other));
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! One worker process as the loop holds it: a queue of messages to it, and tasks that turn its
+//! messages, its last words and its death into events.
+
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
+
+use coreflow_ipc::{
+    hello::Role,
+    link::{self, Descriptors, LinkError, LinkReceiver, LinkSender},
+    messages::{FromWorker, Message, ToWorker, pulld::*, relayd::*, vpnd::*},
+    record::Budget,
+    sys::{self, Signal},
+};
+use tokio::{io::unix::AsyncFd, net::unix::pipe, sync::mpsc, time::timeout};
+
+use crate::{
+    constants::{DRAIN_BOUND, LAST_WORDS, RECORD_BURST, RECORDS_PER_SECOND, WORKER_QUEUE},
+    permitted::{Gate, Kind},
+    spawn::{Death, Spawned, reap},
+};
+
+/// A message of any worker.
+pub enum Said {
+    /// What every worker may say.
+    Worker(FromWorker),
+    /// What relayd alone may say.
+    Relayd(FromRelayd),
+}
+
+impl Said {
+    /// The message's row in the table of what is permitted.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Worker(message) | Self::Relayd(FromRelayd::Worker(message)) => match message {
+                FromWorker::Hello(_) => Kind::Hello,
+                FromWorker::Confined(_) => Kind::Confined,
+                FromWorker::Record(_) => Kind::Record,
+                FromWorker::Pong(_) => Kind::Pong,
+                FromWorker::Stopped => Kind::Stopped,
+            },
+            Self::Relayd(FromRelayd::AskIdentity { .. }) => Kind::AskIdentity,
+            Self::Relayd(FromRelayd::AskAddresses { .. }) => Kind::AskAddresses,
+            Self::Relayd(FromRelayd::AskListenerFacts { .. }) => Kind::AskListenerFacts,
+            Self::Relayd(FromRelayd::AskListener { .. }) => Kind::AskListener,
+            Self::Relayd(FromRelayd::Waiting { .. }) => Kind::Waiting,
+            Self::Relayd(FromRelayd::Open) => Kind::Open,
+            Self::Relayd(FromRelayd::Keep(_)) => Kind::Keep,
+            Self::Relayd(FromRelayd::Readiness { .. }) => Kind::Readiness,
+            Self::Relayd(FromRelayd::StartFailed { .. }) => Kind::StartFailed,
+        }
+    }
+}
+
+/// What happened to a process.
+pub enum Happened {
+    /// It said something.
+    Said(Said),
+    /// Its link ended, in order or by a broken frame.
+    LinkEnded(LinkError),
+    /// It died; comes after everything that it said.
+    Died {
+        /// How.
+        death: Death,
+        /// The end of what it wrote to its standard output and error.
+        last_words: String,
+    },
+}
+
+/// Which process it happened to: a role is filled by many processes, one after the other.
+pub struct Event {
+    /// The role.
+    pub role: Role,
+    /// The process among those of the role.
+    pub process: u64,
+    /// What happened.
+    pub happened: Happened,
+}
+
+/// A message to a worker, and the descriptors beside it.
+type Queued<M> = (M, Vec<OwnedFd>);
+
+enum Queue {
+    Relayd(mpsc::Sender<Queued<ToRelayd>>),
+    Pulld(mpsc::Sender<Queued<ToPulld>>),
+    Vpnd(mpsc::Sender<Queued<ToVpnd>>),
+}
+
+/// A living worker process.
+pub struct Process {
+    /// The process among those of its role.
+    pub number: u64,
+    /// Its process id.
+    pub pid: u32,
+    /// What it may say next.
+    pub gate: Gate,
+    /// How many records of it are written.
+    pub budget: Budget,
+    pidfd: Arc<OwnedFd>,
+    queue: Queue,
+}
+
+/// A worker that takes no messages any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotReading;
+
+impl Process {
+    /// Takes over a process that was started, and reports to `events`.
+    pub fn watch(
+        role: Role,
+        number: u64,
+        spawned: Spawned,
+        events: &mpsc::Sender<Event>,
+    ) -> io::Result<Self> {
+        let Spawned { pid, pidfd, link, last_words } = spawned;
+        let pidfd = Arc::new(pidfd);
+        let report = Report { role, process: number, events: events.clone() };
+        let (queue, reader) = match role {
+            Role::Pulld => {
+                let (queue, reader) = run_link(link, &report, |FromPulld::Worker(said)| Said::Worker(said))?;
+                (Queue::Pulld(queue), reader)
+            }
+            Role::Vpnd => {
+                let (queue, reader) = run_link(link, &report, |FromVpnd::Worker(said)| Said::Worker(said))?;
+                (Queue::Vpnd(queue), reader)
+            }
+            Role::Relayd | Role::Supervisor => {
+                let (queue, reader) = run_link(link, &report, Said::Relayd)?;
+                (Queue::Relayd(queue), reader)
+            }
+        };
+        let words = pipe::Receiver::from_owned_fd(last_words)?;
+        #[expect(deprecated, reason = "the descriptor is owned and open as long as it is watched")]
+        let watched = AsyncFd::new(Arc::clone(&pidfd))?;
+        tokio::spawn(async move {
+            let words = tokio::spawn(read_last_words(words));
+            // Readable once the process has ended.
+            let _ = watched.readable().await;
+            let death = reap(watched.get_ref());
+            // Its last records and words are behind it in the link and the pipe.
+            let _ = timeout(DRAIN_BOUND, reader).await;
+            let last_words = match timeout(DRAIN_BOUND, words).await {
+                Ok(Ok(words)) => words,
+                Ok(Err(_)) | Err(_) => String::new(),
+            };
+            report.send(Happened::Died { death, last_words }).await;
+        });
+        Ok(Self {
+            number,
+            pid,
+            gate: Gate::default(),
+            budget: Budget::new(RECORD_BURST, RECORDS_PER_SECOND),
+            pidfd,
+            queue,
+        })
+    }
+
+    /// Queues what is said to every worker.
+    pub fn tell(&self, message: ToWorker, descriptors: Vec<OwnedFd>) -> Result<(), NotReading> {
+        match &self.queue {
+            Queue::Relayd(queue) => offer(queue, ToRelayd::Worker(message), descriptors),
+            Queue::Pulld(queue) => offer(queue, ToPulld::Worker(message), descriptors),
+            Queue::Vpnd(queue) => offer(queue, ToVpnd::Worker(message), descriptors),
+        }
+    }
+
+    /// Queues a message for relayd.
+    pub fn tell_relayd(&self, message: ToRelayd, descriptors: Vec<OwnedFd>) -> Result<(), NotReading> {
+        match &self.queue {
+            Queue::Relayd(queue) => offer(queue, message, descriptors),
+            Queue::Pulld(_) | Queue::Vpnd(_) => Err(NotReading),
+        }
+    }
+
+    /// Queues a message for pulld.
+    pub fn tell_pulld(&self, message: ToPulld) -> Result<(), NotReading> {
+        match &self.queue {
+            Queue::Pulld(queue) => offer(queue, message, Vec::new()),
+            Queue::Relayd(_) | Queue::Vpnd(_) => Err(NotReading),
+        }
+    }
+
+    /// Ends it at once.
+    pub fn kill(&self) {
+        // It may have ended already; its death is reported either way.
+        let _ = sys::pidfd_send_signal(self.pidfd.as_fd(), Signal::SIGKILL);
+    }
+}
+
+fn offer<M>(
+    queue: &mpsc::Sender<Queued<M>>,
+    message: M,
+    descriptors: Vec<OwnedFd>,
+) -> Result<(), NotReading> {
+    queue.try_send((message, descriptors)).map_err(|_| NotReading)
+}
+
+#[derive(Clone)]
+struct Report {
+    role: Role,
+    process: u64,
+    events: mpsc::Sender<Event>,
+}
+
+impl Report {
+    async fn send(&self, happened: Happened) {
+        let event = Event { role: self.role, process: self.process, happened };
+        // The loop that listens ends after every process.
+        let _ = self.events.send(event).await;
+    }
+}
+
+/// The queue of a link's writer, and the task of its reader.
+type Running<Out> = (mpsc::Sender<Queued<Out>>, tokio::task::JoinHandle<()>);
+
+fn run_link<Out: Message, In: Message>(
+    end: OwnedFd,
+    report: &Report,
+    said: fn(In) -> Said,
+) -> io::Result<Running<Out>> {
+    // No worker has a descriptor to give to the supervisor.
+    let (sender, receiver) = link::open::<Out, In>(end, Descriptors::Refused)?;
+    let (queue, queued) = mpsc::channel(WORKER_QUEUE);
+    tokio::spawn(write(sender, queued));
+    Ok((queue, tokio::spawn(read(receiver, report.clone(), said))))
+}
+
+async fn write<Out: Message>(mut sender: LinkSender<Out>, mut queued: mpsc::Receiver<Queued<Out>>) {
+    while let Some((message, descriptors)) = queued.recv().await {
+        let beside: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        if sender.send(&message, &beside).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn read<In: Message>(mut receiver: LinkReceiver<In>, report: Report, said: fn(In) -> Said) {
+    loop {
+        match receiver.receive().await {
+            Ok(received) => report.send(Happened::Said(said(received.message))).await,
+            Err(error) => return report.send(Happened::LinkEnded(error)).await,
+        }
+    }
+}
+
+/// Reads to the end of the pipe and keeps the end of what came.
+async fn read_last_words(pipe: pipe::Receiver) -> String {
+    let mut kept = Vec::new();
+    let mut chunk = [0; LAST_WORDS];
+    loop {
+        if pipe.readable().await.is_err() {
+            break;
+        }
+        match pipe.try_read(&mut chunk) {
+            Ok(0) => break,
+            Ok(count) => {
+                kept.extend_from_slice(&chunk[..count]);
+                kept.drain(..kept.len().saturating_sub(LAST_WORDS));
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => break,
+        }
+    }
+    String::from_utf8_lossy(&kept).trim().to_owned()
+}

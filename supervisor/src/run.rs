@@ -1,0 +1,444 @@
+//! The supervisor's one loop: it judges the workers, answers relayd, feeds the watchdog and carries
+//! out a stop. Nothing in it sleeps or waits for a worker.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use coreflow_ipc::{
+    hello::Role,
+    messages::{FromWorker, ToWorker, relayd::*},
+    now::Clock,
+    record::{Level, Verbosity},
+};
+use rustls::ClientConfig;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until},
+};
+use tracing::{debug, error, info, warn};
+
+use crate::{
+    bearer::Bearer,
+    configuration::{CloudlyUrl, ConfigurationReader},
+    constants::EVENT_QUEUE,
+    custody::Custody,
+    notify::Notify,
+    process::{Event, Happened, Process, Said},
+    programs::Programs,
+    sockets::ListenerSocket,
+    spawn::{Death, spawn},
+    stopping::{self, Stopping},
+    supervision::{self, Supervision},
+    trust::TrustAnchors,
+};
+
+mod answers;
+mod links;
+
+use answers::Answered;
+
+/// What reaches the loop from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// Stop in order; the second one ends everything at once (START-10, START-13).
+    Stop,
+    /// Switch between `info` and `trace`.
+    ToggleVerbosity,
+}
+
+/// How the loop ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// Stopped, and the stop completed (START-11).
+    Stopped,
+    /// Stopped, and the stop failed (START-12).
+    StopFailed,
+    /// A second signal came while the relay stopped (START-13).
+    Interrupted,
+    /// The start failed (START-15).
+    StartFailed(String),
+}
+
+/// What the loop is given.
+pub struct Inputs {
+    /// The rest of the launch facts' reader, for those of the listener.
+    pub reader: ConfigurationReader,
+    /// Where Cloudly answers.
+    pub cloudly: CloudlyUrl,
+    /// The one bearer.
+    pub bearer: Bearer,
+    /// Whom Cloudly's chain may end in.
+    pub trust: TrustAnchors,
+    /// The workers' executables.
+    pub programs: Programs,
+    /// Tells systemd.
+    pub notify: Notify,
+    /// What the supervisor writes.
+    pub verbosity: Verbosity,
+}
+
+/// One worker: its restarts, and its process while it has one.
+#[derive(Default)]
+struct Worker {
+    supervision: Supervision,
+    process: Option<Process>,
+    processes: u64,
+}
+
+/// The loop's state.
+pub struct Supervisor {
+    clock: Clock,
+    reader: ConfigurationReader,
+    cloudly: CloudlyUrl,
+    bearer: Arc<Bearer>,
+    trust: TrustAnchors,
+    tls: Arc<ClientConfig>,
+    programs: Programs,
+    notify: Notify,
+    verbosity: Verbosity,
+    custody: Custody,
+    listener: ListenerSocket,
+    facts: Option<ListenerFacts>,
+    relay_origin: String,
+    workers: BTreeMap<Role, Worker>,
+    events: (mpsc::Sender<Event>, mpsc::Receiver<Event>),
+    answers: (mpsc::Sender<Answered>, mpsc::Receiver<Answered>),
+    exchanging: bool,
+    opened: bool,
+    stopping: Option<Stopping>,
+    start_failed_by: Option<String>,
+    ended: Option<Ended>,
+    watchdog_at: Option<Duration>,
+}
+
+impl Supervisor {
+    /// A loop over `inputs`; inside its runtime.
+    pub fn new(inputs: Inputs) -> Self {
+        let clock = Clock::start();
+        let workers = [Role::Relayd, Role::Pulld, Role::Vpnd].map(|role| (role, Worker::default()));
+        Self {
+            clock,
+            reader: inputs.reader,
+            cloudly: inputs.cloudly,
+            bearer: Arc::new(inputs.bearer),
+            tls: inputs.trust.client_config(),
+            trust: inputs.trust,
+            programs: inputs.programs,
+            watchdog_at: inputs.notify.watchdog_interval().map(|interval| clock.now().mono + interval),
+            notify: inputs.notify,
+            verbosity: inputs.verbosity,
+            custody: Custody::default(),
+            listener: ListenerSocket::default(),
+            facts: None,
+            relay_origin: String::new(),
+            workers: BTreeMap::from(workers),
+            events: mpsc::channel(EVENT_QUEUE),
+            answers: mpsc::channel(EVENT_QUEUE),
+            exchanging: false,
+            opened: false,
+            stopping: None,
+            start_failed_by: None,
+            ended: None,
+        }
+    }
+
+    /// Runs the relay to its end.
+    pub async fn run(mut self, commands: &mut mpsc::Receiver<Command>) -> Ended {
+        self.notify.status("starting: waiting for Cloudly");
+        self.judge(Role::Relayd, supervision::Event::Wanted);
+        loop {
+            if let Some(ended) = self.ended.take() {
+                self.end_workers();
+                return ended;
+            }
+            let deadline = self.next_deadline().map(|mono| Instant::from_std(self.clock.instant(mono)));
+            // A command first, so that no flood of a worker holds back a stop; then deadlines, the
+            // watchdog's among them; then the workers.
+            tokio::select! {
+                biased;
+                Some(command) = commands.recv() => self.command(command),
+                () = async { sleep_until(deadline.expect("guarded")).await }, if deadline.is_some() => self.tick(),
+                Some(event) = self.events.1.recv() => self.event(event).await,
+                Some(answered) = self.answers.1.recv() => self.answered(answered),
+            }
+        }
+    }
+
+    fn mono(&self) -> Duration {
+        self.clock.now().mono
+    }
+
+    fn next_deadline(&self) -> Option<Duration> {
+        let workers = self.workers.values().filter_map(|worker| worker.supervision.next_deadline());
+        let stopping = self.stopping.as_ref().and_then(Stopping::next_deadline);
+        workers.chain(stopping).chain(self.listener.next_deadline()).chain(self.watchdog_at).min()
+    }
+
+    fn tick(&mut self) {
+        let mono = self.mono();
+        for role in [Role::Relayd, Role::Pulld, Role::Vpnd] {
+            self.judge(role, supervision::Event::Tick);
+        }
+        if let Some(stopping) = &mut self.stopping {
+            let actions = stopping.tick(mono);
+            self.stop_actions(actions);
+        }
+        if self.listener.close_if_due(mono) {
+            warn!("relayd does not serve: the listener is closed until it is open again");
+            self.notify.status("not serving: relayd is being restarted");
+        }
+        if let (Some(at), Some(interval)) = (self.watchdog_at, self.notify.watchdog_interval())
+            && at <= mono
+        {
+            self.notify.alive();
+            self.watchdog_at = Some(mono + interval);
+        }
+    }
+
+    fn command(&mut self, command: Command) {
+        match command {
+            Command::Stop if self.stopping.is_some() => {
+                warn!("a second signal came while the relay stops: it ends at once");
+                self.ended = Some(Ended::Interrupted);
+            }
+            Command::Stop => self.stop(),
+            Command::ToggleVerbosity => {
+                let level = if self.verbosity.admits(Level::Trace) { Level::Info } else { Level::Trace };
+                self.verbosity.set(level);
+                info!("the log level is {}", level.name());
+                for worker in self.workers.values() {
+                    if let Some(process) = &worker.process {
+                        let _ = process.tell(ToWorker::LogLevel(level), Vec::new());
+                    }
+                }
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        info!("the relay stops");
+        self.end_in_order(Stopping::begin);
+    }
+
+    /// A start that cannot succeed is undone, and then ends the process (START-06, START-15).
+    fn fail_start(&mut self, cause: String) {
+        if self.stopping.is_none() {
+            self.start_failed_by = Some(cause);
+            self.end_in_order(Stopping::rollback);
+        }
+    }
+
+    fn end_in_order(&mut self, order: fn(BTreeSet<Role>, Duration) -> (Stopping, Vec<stopping::Action>)) {
+        self.notify.stopping();
+        let mut alive = BTreeSet::new();
+        for (role, worker) in &mut self.workers {
+            worker.supervision.handle(supervision::Event::Unwanted, self.clock.now().mono);
+            if worker.process.is_some() {
+                alive.insert(*role);
+            }
+        }
+        let (stopping, actions) = order(alive, self.mono());
+        self.stopping = Some(stopping);
+        self.stop_actions(actions);
+    }
+
+    fn stop_actions(&mut self, actions: Vec<stopping::Action>) {
+        for action in actions {
+            match action {
+                stopping::Action::Tell(role) => {
+                    // A new dial is refused from here on; relayd's copy of the socket goes with it.
+                    self.listener.close();
+                    if let Some(process) = &self.workers[&role].process {
+                        let _ = process.tell(ToWorker::Stop, Vec::new());
+                    }
+                }
+                stopping::Action::Kill(role) => {
+                    warn!(worker = role.name(), "the worker does not end in time and is killed");
+                    if let Some(process) = &self.workers[&role].process {
+                        process.kill();
+                    }
+                }
+                stopping::Action::Done { completed } => {
+                    self.listener.close();
+                    info!("the relay stopped");
+                    self.ended = Some(match self.start_failed_by.take() {
+                        Some(cause) => Ended::StartFailed(cause),
+                        None if completed => Ended::Stopped,
+                        None => Ended::StopFailed,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Nothing outlives the loop (ARC-20).
+    fn end_workers(&self) {
+        for process in self.workers.values().filter_map(|worker| worker.process.as_ref()) {
+            process.kill();
+        }
+    }
+
+    fn judge(&mut self, role: Role, event: supervision::Event) {
+        let mono = self.mono();
+        let worker = self.workers.get_mut(&role).expect("each role has its worker");
+        match worker.supervision.handle(event, mono) {
+            None => {}
+            Some(supervision::Action::Spawn) => self.spawn(role),
+            Some(supervision::Action::Ping(number)) => {
+                let taken =
+                    worker.process.as_ref().map(|process| process.tell(ToWorker::Ping(number), Vec::new()));
+                if matches!(taken, Some(Err(_))) {
+                    self.fail(role, "it does not take its messages");
+                }
+            }
+            Some(supervision::Action::Kill(why)) => {
+                warn!(worker = role.name(), "the worker is killed: {}", why.words());
+                if let Some(process) = &worker.process {
+                    process.kill();
+                }
+            }
+        }
+    }
+
+    fn spawn(&mut self, role: Role) {
+        let program = match (role, &self.programs.vpnd) {
+            (Role::Relayd | Role::Supervisor, _) => &self.programs.relayd,
+            (Role::Pulld, _) => &self.programs.pulld,
+            (Role::Vpnd, Ok(program)) => program,
+            (Role::Vpnd, Err(error)) => {
+                error!(worker = role.name(), "the managed VPN hub cannot be bound: {error}");
+                return self.judge(role, supervision::Event::Unwanted);
+            }
+        };
+        let port = (role == Role::Relayd).then(|| self.cloudly.port());
+        let worker = self.workers.get_mut(&role).expect("each role has its worker");
+        worker.processes += 1;
+        let spawned = spawn(role, program, port)
+            .and_then(|spawned| Process::watch(role, worker.processes, spawned, &self.events.0));
+        match spawned {
+            Ok(process) => {
+                debug!(worker = role.name(), pid = process.pid, "the worker is started");
+                let _ = process
+                    .tell(ToWorker::Hello(coreflow_ipc::hello::Hello::of(Role::Supervisor)), Vec::new());
+                worker.process = Some(process);
+            }
+            Err(failure) => {
+                error!(worker = role.name(), class = %failure.kind(), "the worker cannot be started");
+                self.judge(role, supervision::Event::Died);
+            }
+        }
+    }
+
+    async fn event(&mut self, event: Event) {
+        let Event { role, process: number, happened } = event;
+        let worker = self.workers.get_mut(&role).expect("each role has its worker");
+        if worker.process.as_ref().is_none_or(|process| process.number != number) {
+            return;
+        }
+        match happened {
+            Happened::Said(said) => self.said(role, said).await,
+            Happened::LinkEnded(link) => {
+                debug!(worker = role.name(), "the link ended: {link}");
+                if link != coreflow_ipc::link::LinkError::Closed {
+                    self.fail(role, &link.to_string());
+                }
+            }
+            Happened::Died { death, last_words } => self.died(role, death, &last_words),
+        }
+    }
+
+    async fn said(&mut self, role: Role, said: Said) {
+        let worker = self.workers.get_mut(&role).expect("each role has its worker");
+        let process = worker.process.as_mut().expect("the message is of the living process");
+        if let Err(unpermitted) = process.gate.admit(said.kind()) {
+            return self.fail(role, &unpermitted.to_string());
+        }
+        match said {
+            Said::Worker(message) | Said::Relayd(FromRelayd::Worker(message)) => {
+                self.said_by_any(role, message)
+            }
+            Said::Relayd(message) => self.said_by_relayd(message).await,
+        }
+    }
+
+    fn said_by_any(&mut self, role: Role, message: FromWorker) {
+        match message {
+            FromWorker::Hello(hello) => match hello.check(role) {
+                Ok(()) => self.judge(role, supervision::Event::Greeted),
+                Err(refused) => self.refuse_hello(role, &refused.to_string()),
+            },
+            FromWorker::Confined(report) => {
+                for layer in report.degraded() {
+                    warn!(
+                        worker = role.name(),
+                        "confinement is degraded: {} is {}", layer.layer, layer.state
+                    );
+                }
+                debug!(worker = role.name(), "the worker is confined");
+                self.confined(role);
+            }
+            FromWorker::Record(record) => self.record(role, record),
+            FromWorker::Pong(number) => self.judge(role, supervision::Event::Ponged(number)),
+            FromWorker::Stopped => debug!(worker = role.name(), "the worker stopped"),
+        }
+    }
+
+    /// A worker of another build ends a start by name; later it can only be left down (ARC-24).
+    fn refuse_hello(&mut self, role: Role, refused: &str) {
+        if !self.opened {
+            self.fail_start(refused.to_owned());
+        }
+        self.fail(role, refused);
+    }
+
+    fn record(&mut self, role: Role, record: coreflow_ipc::record::Record) {
+        let mono = self.mono();
+        let worker = self.workers.get_mut(&role).expect("each role has its worker");
+        let Some(process) = &mut worker.process else { return };
+        if !process.budget.admit(mono) {
+            return;
+        }
+        let suppressed = process.budget.take_suppressed();
+        if suppressed > 0 {
+            warn!(worker = role.name(), "suppressed {suppressed} records");
+        }
+        crate::log::write(role, record.bounded());
+    }
+
+    fn fail(&mut self, role: Role, why: &str) {
+        error!(worker = role.name(), "the worker broke a rule of its link: {why}");
+        self.judge(role, supervision::Event::Failed);
+    }
+
+    fn died(&mut self, role: Role, death: Death, last_words: &str) {
+        let mono = self.mono();
+        let worker = self.workers.get_mut(&role).expect("each role has its worker");
+        let process = worker.process.take().expect("the death is of the living process");
+        let said_stopped = process.gate.phase() == crate::permitted::Phase::Stopped;
+        if role == Role::Relayd {
+            self.listener.unserved(mono);
+            self.exchanging = false;
+        }
+        if let Some(stopping) = &mut self.stopping {
+            // A worker that had not got as far as its link has nothing to lose and says nothing.
+            let orderly = death == Death::Exited(0) && said_stopped;
+            if !orderly {
+                error!(worker = role.name(), last_words, "the worker {death} during the stop");
+            }
+            let actions = stopping.ended(role, orderly, mono);
+            return self.stop_actions(actions);
+        }
+        self.judge(role, supervision::Event::Died);
+        let restart = self.workers[&role].supervision.restarts_in(mono).unwrap_or_default();
+        error!(
+            worker = role.name(),
+            pid = process.pid,
+            last_words,
+            "the worker {death}; it is started again in {} ms",
+            restart.as_millis()
+        );
+    }
+}

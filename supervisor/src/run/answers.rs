@@ -1,0 +1,211 @@
+//! What relayd asks for, and what it gets: an identity and never the bearer, addresses, the launch
+//! facts of a listener, and its socket (ARC-07 – ARC-09).
+
+use std::{net::SocketAddr, sync::Arc};
+
+use coreflow_ipc::{
+    asks::AskId,
+    hello::Role,
+    messages::relayd::{FromRelayd, Identity, IdentityDenied, ToRelayd},
+};
+use tracing::{debug, error, info, warn};
+
+use super::Supervisor;
+use crate::{
+    exchange::{self, ExchangeBounds, ExchangeError},
+    supervision,
+};
+
+/// What a task of the supervisor brought back for relayd.
+pub(super) enum Answered {
+    Identity { process: u64, id: AskId, result: Result<Identity, ExchangeError> },
+    Addresses { process: u64, id: AskId, result: Result<Vec<SocketAddr>, String> },
+    Bind { process: u64, id: AskId, result: Result<Vec<SocketAddr>, String> },
+}
+
+impl Supervisor {
+    pub(super) async fn said_by_relayd(&mut self, message: FromRelayd) {
+        match message {
+            FromRelayd::Worker(_) => {}
+            FromRelayd::AskIdentity { id } => self.ask_identity(id),
+            FromRelayd::AskAddresses { id } => self.ask_addresses(id),
+            FromRelayd::AskListenerFacts { id, relay_origin } => self.ask_listener_facts(id, relay_origin),
+            FromRelayd::AskListener { id } => self.ask_listener(id),
+            FromRelayd::Waiting { what } => {
+                let what: String = what.chars().take(200).collect();
+                info!("not ready: waiting for {what}");
+                self.notify.status(&format!("not ready: waiting for {what}"));
+            }
+            FromRelayd::Open => self.open(),
+            FromRelayd::Keep(kept) => {
+                if let Err(violation) = self.custody.take(kept) {
+                    self.fail(Role::Relayd, &violation.to_string());
+                }
+            }
+            FromRelayd::Readiness { lines } => self.readiness(&lines),
+            FromRelayd::StartFailed { cause } => self.start_failed(cause),
+        }
+    }
+
+    fn relayd_process(&self) -> u64 {
+        self.workers[&Role::Relayd].processes
+    }
+
+    fn ask_identity(&mut self, id: AskId) {
+        if self.custody.is_parked() {
+            debug!("an exchange was refused: the relay is parked");
+            let answer = Err(IdentityDenied::Parked);
+            return self.tell_relayd(ToRelayd::AnswerIdentity { id, answer }, Vec::new());
+        }
+        if self.exchanging {
+            return self.fail(Role::Relayd, "it asks for a second identity while one is exchanged");
+        }
+        self.exchanging = true;
+        let (cloudly, tls, bearer) = (self.cloudly.clone(), Arc::clone(&self.tls), Arc::clone(&self.bearer));
+        let (answers, process, clock) = (self.answers.0.clone(), self.relayd_process(), self.clock);
+        tokio::spawn(async move {
+            let now = || clock.now().wall;
+            let result = exchange::exchange(&cloudly, &tls, &bearer, ExchangeBounds::default(), now).await;
+            let result = result.map(Identity::from);
+            let _ = answers.send(Answered::Identity { process, id, result }).await;
+        });
+    }
+
+    fn ask_addresses(&mut self, id: AskId) {
+        let (host, port) = (self.cloudly.host(), self.cloudly.port());
+        let (answers, process) = (self.answers.0.clone(), self.relayd_process());
+        tokio::spawn(async move {
+            let result = exchange::resolve(&host, port).await.map_err(|error| error.to_string());
+            let _ = answers.send(Answered::Addresses { process, id, result }).await;
+        });
+    }
+
+    /// Reads the facts that only a cluster with a relay block needs (CFG-17 – CFG-29), and starts the
+    /// workers that serve it.
+    fn ask_listener_facts(&mut self, id: AskId, relay_origin: String) {
+        let answer = match &self.facts {
+            Some(facts) => Ok(facts.clone()),
+            None => self.reader.listener_facts().map_err(|error| error.to_string()),
+        };
+        if let Ok(facts) = &answer {
+            self.facts = Some(facts.clone());
+            self.relay_origin = relay_origin.chars().take(300).collect();
+            let hub = facts.vpn.is_some();
+            self.judge(Role::Pulld, supervision::Event::Wanted);
+            if hub {
+                self.judge(Role::Vpnd, supervision::Event::Wanted);
+            }
+        }
+        self.tell_relayd(ToRelayd::AnswerListenerFacts { id, answer }, Vec::new());
+    }
+
+    fn ask_listener(&mut self, id: AskId) {
+        let Some(facts) = self.facts.clone() else { return };
+        let (answers, process) = (self.answers.0.clone(), self.relayd_process());
+        tokio::spawn(async move {
+            let resolved = exchange::resolve(&facts.bind_hostname, facts.bind_port).await;
+            let result = resolved.map_err(|error| error.to_string());
+            let _ = answers.send(Answered::Bind { process, id, result }).await;
+        });
+    }
+
+    pub(super) fn answered(&mut self, answered: Answered) {
+        let process = match &answered {
+            Answered::Identity { process, .. }
+            | Answered::Addresses { process, .. }
+            | Answered::Bind { process, .. } => *process,
+        };
+        if process != self.relayd_process() {
+            return debug!("an answer came for a relayd that is gone");
+        }
+        match answered {
+            Answered::Identity { id, result, .. } => self.exchanged(id, result),
+            Answered::Addresses { id, result, .. } => {
+                let answer = result.map(|addresses| addresses.iter().map(SocketAddr::ip).collect());
+                self.tell_relayd(ToRelayd::AnswerAddresses { id, answer }, Vec::new());
+            }
+            Answered::Bind { id, result, .. } => self.bind(id, result),
+        }
+    }
+
+    fn exchanged(&mut self, id: AskId, result: Result<Identity, ExchangeError>) {
+        self.exchanging = false;
+        let answer = result.map_err(|error| {
+            warn!(method = "getIdentityByToken", "no identity: {error}");
+            if error.refuses_the_bearer() && !self.opened {
+                // A start with a refused bearer cannot succeed (START-18); a running relay goes on
+                // trying (SES-20).
+                let hint = if self.bearer.ends_with_line_break() {
+                    "; the stored bearer ends with a line break, which is part of its value"
+                } else {
+                    ""
+                };
+                self.fail_start(format!(
+                    "{error}: Cloudly refused SERVEZONE_CLUSTER_RELAY_AUTHORIZATION{hint}"
+                ));
+            }
+            denied(&error)
+        });
+        self.tell_relayd(ToRelayd::AnswerIdentity { id, answer }, Vec::new());
+    }
+
+    fn bind(&mut self, id: AskId, resolved: Result<Vec<SocketAddr>, String>) {
+        let Some(facts) = &self.facts else { return };
+        let asked = format!("{}:{}", facts.bind_hostname, facts.bind_port);
+        let bound = resolved
+            .and_then(|addresses| self.listener.lend(&addresses).map_err(|error| error.kind().to_string()));
+        let (answer, descriptors) = match bound {
+            Ok((address, socket)) => (Ok(address), vec![socket]),
+            Err(why) => {
+                let cause = format!(
+                    "listener-bind-failed: {asked}: {why}; COREFLOW_RELAY_BIND_HOSTNAME and \
+                     COREFLOW_RELAY_BIND_PORT must be an address of this host and a free port"
+                );
+                (Err(cause), Vec::new())
+            }
+        };
+        self.tell_relayd(ToRelayd::AnswerListener { id, answer }, descriptors);
+    }
+
+    fn open(&mut self) {
+        if self.opened {
+            info!("relayd serves again");
+            self.notify.status("open for Cloudly dispatch");
+        } else {
+            self.opened = true;
+            info!("the relay is open for Cloudly dispatch");
+            self.notify.ready();
+        }
+    }
+
+    fn readiness(&mut self, lines: &[String]) {
+        match lines.first() {
+            Some(line) => {
+                let line: String = line.chars().take(300).collect();
+                self.notify.status(&format!("not ready: {line}"));
+            }
+            None if self.opened => self.notify.status("open for Cloudly dispatch"),
+            None => {}
+        }
+    }
+
+    /// A start that cannot succeed ends the process; of a relayd that was restarted it is an error
+    /// that the next restart may mend (START-15, START-26).
+    fn start_failed(&mut self, cause: String) {
+        if self.opened {
+            error!(worker = Role::Relayd.name(), "relayd cannot serve: {cause}");
+            return self.judge(Role::Relayd, supervision::Event::Failed);
+        }
+        self.fail_start(cause);
+    }
+}
+
+fn denied(error: &ExchangeError) -> IdentityDenied {
+    match error {
+        ExchangeError::Refused(_) => IdentityDenied::Refused(error.to_string()),
+        ExchangeError::Unusable { .. } => IdentityDenied::Unusable(error.to_string()),
+        ExchangeError::Postponed | ExchangeError::Transport { .. } => {
+            IdentityDenied::Unreachable(error.to_string())
+        }
+    }
+}

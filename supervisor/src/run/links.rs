@@ -1,0 +1,86 @@
+//! What a confined worker is given: its configuration, and its links to other workers, made anew
+//! whenever either end is.
+
+use std::os::{fd::OwnedFd, unix::net::UnixStream};
+
+use coreflow_ipc::{
+    hello::Role,
+    messages::{ToWorker, pulld::*, relayd::*},
+    record::Level,
+};
+use tracing::error;
+
+use super::Supervisor;
+use crate::permitted::Phase;
+
+impl Supervisor {
+    /// The worker is greeted and confined: it gets what it needs.
+    pub(super) fn confined(&mut self, role: Role) {
+        if self.verbosity.admits(Level::Trace)
+            && let Some(process) = &self.workers[&role].process
+        {
+            let _ = process.tell(ToWorker::LogLevel(Level::Trace), Vec::new());
+        }
+        match role {
+            Role::Relayd | Role::Supervisor => {
+                let start = RelaydStart {
+                    cloudly: CloudlyEndpoint {
+                        host: self.cloudly.host(),
+                        port: self.cloudly.port(),
+                        tls: self.cloudly.is_tls(),
+                    },
+                    trust_anchors: self.trust.certificates.clone(),
+                    kept: self.custody.kept().clone(),
+                };
+                self.tell_relayd(ToRelayd::Start(start), Vec::new());
+                self.link(Role::Pulld);
+                self.link(Role::Vpnd);
+            }
+            Role::Pulld => {
+                let start = PulldStart {
+                    registry_origin: self.cloudly.origin(),
+                    relay_origin: self.relay_origin.clone(),
+                    trust_anchors: self.trust.certificates.clone(),
+                };
+                let taken = self.workers[&role]
+                    .process
+                    .as_ref()
+                    .map(|process| process.tell_pulld(ToPulld::Start(start)));
+                if matches!(taken, Some(Err(_))) {
+                    self.fail(role, "it does not take its configuration");
+                }
+                self.link(role);
+            }
+            Role::Vpnd => self.link(role),
+        }
+    }
+
+    /// Tells relayd something; a relayd that takes nothing any more has failed.
+    pub(super) fn tell_relayd(&mut self, message: ToRelayd, descriptors: Vec<OwnedFd>) {
+        let process = self.workers[&Role::Relayd].process.as_ref();
+        if process.is_some_and(|process| process.tell_relayd(message, descriptors).is_err()) {
+            self.fail(Role::Relayd, "it does not take its messages");
+        }
+    }
+
+    /// Makes the link between relayd and `role`, once both are confined.
+    fn link(&mut self, role: Role) {
+        let confined = |role: Role| {
+            let process = self.workers[&role].process.as_ref();
+            process.filter(|process| (Phase::Confined..Phase::Stopped).contains(&process.gate.phase()))
+        };
+        let (Some(relayd), Some(other)) = (confined(Role::Relayd), confined(role)) else { return };
+        let (one, two) = match UnixStream::pair() {
+            Ok(pair) => pair,
+            Err(failure) => {
+                return error!(worker = role.name(), class = %failure.kind(), "no link between workers can be made");
+            }
+        };
+        let peer = |role| ToWorker::PeerLink { role };
+        let given = relayd.tell(peer(role), vec![one.into()]).is_ok()
+            && other.tell(peer(Role::Relayd), vec![two.into()]).is_ok();
+        if !given {
+            error!(worker = role.name(), "a link between workers was not taken");
+        }
+    }
+}

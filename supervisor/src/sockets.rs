@@ -1,0 +1,109 @@
+//! The listener's socket: bound by the supervisor, lent to relayd, kept through a restart of relayd so
+//! that a dial waits instead of failing, and closed when that takes too long (LIS-23, LIS-25).
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    os::fd::OwnedFd,
+    time::Duration,
+};
+
+use nix::sys::socket::{Backlog, listen};
+
+use crate::constants::{LISTENER_BACKLOG, LISTENER_HOLD};
+
+/// The socket and how long it is kept without somebody who serves it.
+#[derive(Debug, Default)]
+pub struct ListenerSocket {
+    held: Option<TcpListener>,
+    unserved_since: Option<Duration>,
+}
+
+impl ListenerSocket {
+    /// A copy of the held socket, or of one that is bound to the first of `addresses` that can be.
+    pub fn lend(&mut self, addresses: &[SocketAddr]) -> io::Result<(SocketAddr, OwnedFd)> {
+        let listener = match self.held.take() {
+            Some(listener) => listener,
+            None => {
+                let listener = TcpListener::bind(addresses)?;
+                listener.set_nonblocking(true)?;
+                // Dials of a whole cluster come at once after a restart.
+                listen(&listener, Backlog::new(LISTENER_BACKLOG)?)?;
+                listener
+            }
+        };
+        let copy = listener.try_clone()?;
+        let address = listener.local_addr()?;
+        self.held = Some(listener);
+        self.unserved_since = None;
+        Ok((address, copy.into()))
+    }
+
+    /// The relayd that served it has ended.
+    pub fn unserved(&mut self, mono: Duration) {
+        if self.held.is_some() && self.unserved_since.is_none() {
+            self.unserved_since = Some(mono);
+        }
+    }
+
+    /// When [`ListenerSocket::close_if_due`] closes it.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.unserved_since.map(|since| since + LISTENER_HOLD)
+    }
+
+    /// Closes a socket that nobody served for too long, so that a probe tells the truth; says whether
+    /// it did.
+    pub fn close_if_due(&mut self, mono: Duration) -> bool {
+        let due = self.next_deadline().is_some_and(|due| due <= mono);
+        if due {
+            self.close();
+        }
+        due
+    }
+
+    /// Closes it.
+    pub fn close(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    const S: Duration = Duration::from_secs(1);
+
+    fn loopback() -> [SocketAddr; 1] {
+        [SocketAddr::from(([127, 0, 0, 1], 0))]
+    }
+
+    /// LIS-23: dials succeed while relayd restarts, and are refused after ten seconds.
+    #[test]
+    fn the_socket_outlives_a_short_restart_and_not_a_long_one() {
+        let mut socket = ListenerSocket::default();
+        let (address, lent) = socket.lend(&loopback()).unwrap();
+        drop(lent);
+        socket.unserved(5 * S);
+        assert!(!socket.close_if_due(15 * S - Duration::from_nanos(1)));
+        TcpStream::connect(address).unwrap();
+        let (again, lent) = socket.lend(&[]).unwrap();
+        assert_eq!(again, address, "the same socket, bound once");
+        assert_eq!(socket.next_deadline(), None);
+        drop(lent);
+        socket.unserved(20 * S);
+        socket.unserved(25 * S);
+        assert!(socket.close_if_due(30 * S));
+        assert_eq!(TcpStream::connect(address).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    /// START-19: an address that cannot be bound is an error.
+    #[test]
+    fn a_taken_port_is_an_error() {
+        let taken = TcpListener::bind(loopback().as_slice()).unwrap();
+        let mut socket = ListenerSocket::default();
+        let error = socket.lend(&[taken.local_addr().unwrap()]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+}

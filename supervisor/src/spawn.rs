@@ -1,0 +1,91 @@
+//! Starts a worker process: an empty environment, its link as standard input, a pipe for last words,
+//! and nothing else (ARC-03 – ARC-05). The one file that makes processes.
+
+use std::{
+    io,
+    os::{fd::OwnedFd, unix::net::UnixStream, unix::process::CommandExt},
+    process::{Command, Stdio},
+};
+
+use coreflow_ipc::{hello::Role, sys, worker::Launch};
+use nix::{
+    sys::wait::{Id, WaitPidFlag, WaitStatus, waitid},
+    unistd::geteuid,
+};
+
+use crate::programs::Program;
+
+/// The users of the workers when the supervisor was started as root: numbers without a name, of a
+/// range that neither distributions nor service managers hand out (decision "Separate users").
+const WORKER_USERS: [(Role, u32); 3] = [(Role::Relayd, 60_801), (Role::Pulld, 60_802), (Role::Vpnd, 60_803)];
+
+/// A process that was started, before anything is known of it.
+pub struct Spawned {
+    /// Its process id.
+    pub pid: u32,
+    /// Names this very process, also after the number was given to another one.
+    pub pidfd: OwnedFd,
+    /// The supervisor's end of its link.
+    pub link: OwnedFd,
+    /// What it writes to its standard output and error.
+    pub last_words: OwnedFd,
+}
+
+/// Starts `role`. Must be called on a thread that lives as long as the process: the parent-death
+/// signal of the worker follows the thread.
+pub fn spawn(role: Role, program: &Program, connect_port: Option<u16>) -> io::Result<Spawned> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let (words, write_words) = io::pipe()?;
+    let mut command = Command::new(program.path());
+    command
+        .arg0(role.program())
+        .args(Launch { supervisor: std::process::id(), connect_port }.arguments())
+        .env_clear()
+        .current_dir("/")
+        // The socket pair's other end and the pipe are copied to 0, 1 and 2; all else is close-on-exec,
+        // and the worker closes what is left before it does anything.
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(write_words.try_clone()?)
+        .stderr(write_words);
+    if geteuid().is_root() {
+        let user = WORKER_USERS.iter().find(|(worker, _)| *worker == role).map(|(_, user)| *user);
+        let user = user.expect("each worker has a user");
+        // Without supplementary groups: the standard library drops them with the user.
+        command.uid(user).gid(user);
+    }
+    let child = command.spawn()?;
+    // The child is not reaped before its descriptor is open, so the number is still its own.
+    let pidfd = sys::pidfd_open(child.id())?;
+    Ok(Spawned { pid: child.id(), pidfd, link: ours.into(), last_words: words.into() })
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Death {
+    /// It ended with this exit status.
+    Exited(i32),
+    /// It was ended by a signal.
+    Killed(nix::sys::signal::Signal),
+    /// The kernel did not say.
+    Unknown,
+}
+
+impl std::fmt::Display for Death {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exited(status) => write!(f, "exited with {status}"),
+            Self::Killed(signal) => write!(f, "killed by {signal}"),
+            Self::Unknown => f.write_str("ended in an unknown way"),
+        }
+    }
+}
+
+/// Reaps a process that has ended.
+pub fn reap(pidfd: &OwnedFd) -> Death {
+    use std::os::fd::AsFd;
+    match waitid(Id::PIDFd(pidfd.as_fd()), WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG) {
+        Ok(WaitStatus::Exited(_, status)) => Death::Exited(status),
+        Ok(WaitStatus::Signaled(_, signal, _)) => Death::Killed(signal),
+        Ok(_) | Err(_) => Death::Unknown,
+    }
+}
