@@ -1,0 +1,157 @@
+//! The loopback Cloudly against a client that speaks to it as a relay would.
+
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::protocol::Role;
+
+use super::*;
+use crate::carrier::Event;
+use crate::dial::{Target, websocket};
+use crate::envelope::{Ids, Refusal, UNKNOWN_METHOD, answer, request};
+use crate::https::https_request;
+
+const WAIT: Duration = Duration::from_secs(5);
+
+struct Client {
+    authority: Authority,
+    cloudly: Cloudly,
+}
+
+impl Client {
+    async fn new() -> Self {
+        let authority = Authority::new();
+        let cloudly = Cloudly::start(&authority, Settings::default()).await;
+        Self { authority, cloudly }
+    }
+
+    fn target(&self) -> Target {
+        Target {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, self.cloudly.port())),
+            server_name: "localhost".to_owned(),
+            tls: self.authority.client_config(&["http/1.1"]),
+        }
+    }
+
+    async fn exchange(&self, token: &str) -> Outcome {
+        let text = request("getIdentityByToken", &json!({"token": token}).to_string(), &Ids::fresh());
+        let done = https_request(&self.target(), "POST", "/typedrequest", &[], &text).await.unwrap();
+        assert_eq!(done.status, 200);
+        Message::parse(std::str::from_utf8(&done.body).unwrap()).unwrap().outcome()
+    }
+
+    async fn connect(&self) -> (Carrier, tokio::sync::mpsc::Receiver<Event>) {
+        Carrier::start(websocket(&self.target(), "/", &[]).await.unwrap(), Role::Client)
+    }
+
+    /// A connection with a registered session.
+    async fn session(&self) -> (Carrier, tokio::sync::mpsc::Receiver<Event>) {
+        let bearer = self.cloudly.change(|settings| settings.bearer.clone());
+        let identity: Value = serde_json::from_str(self.exchange(&bearer).await.unwrap().get()).unwrap();
+        let (carrier, events) = self.connect().await;
+        let body = json!({"identity": identity["identity"], "clientType": "coreflow", "protocol": offer()});
+        ask(&carrier, "registerCloudlyClientSession", &body).await.unwrap();
+        (carrier, events)
+    }
+}
+
+fn offer() -> Value {
+    json!({"release": "33.1.0", "oldestAcceptedPeerRelease": "32.0.0"})
+}
+
+fn relay(sequence: u64) -> Value {
+    let relay =
+        json!({"version": "1", "nodeId": "relay-node", "listenAddress": "127.0.0.1", "listenPort": 8443});
+    json!({"protocol": offer(), "registrationSequence": sequence, "relay": relay})
+}
+
+async fn ask(carrier: &Carrier, method: &str, body: &Value) -> Result<Value, Refusal> {
+    let answer = carrier.call(method, &body.to_string(), WAIT).await.unwrap();
+    answer.outcome().map(|body| serde_json::from_str(body.get()).unwrap())
+}
+
+/// The exchange knows one bearer, and a rotation ends the old one (REG-63, REG-55).
+#[tokio::test]
+async fn a_rotated_bearer_buys_nothing() {
+    let client = Client::new().await;
+    assert_eq!(client.exchange("wrong").await.unwrap_err().name(), "identity-token-refused");
+    let (carrier, _events) = client.session().await;
+    let first = ask(&carrier, "registerClusterRelay", &relay(0)).await.unwrap();
+    let second = ask(&carrier, "registerClusterRelay", &relay(1)).await.unwrap();
+    assert_eq!(first["credential"], second["credential"]);
+    assert!(first["registration"]["generation"].as_u64() < second["registration"]["generation"].as_u64());
+    let stale = ask(&carrier, "registerClusterRelay", &relay(1)).await.unwrap_err();
+    assert_eq!(stale.name(), "relay-sequence-not-advancing");
+    let old = client.cloudly.change(|settings| settings.bearer.clone());
+    client.cloudly.rotate_credential("another-bearer-that-is-long-enough");
+    assert_eq!(client.exchange(&old).await.unwrap_err().name(), "identity-token-refused");
+    let stale = ask(&carrier, "registerClusterRelay", &relay(2)).await.unwrap_err();
+    assert_eq!(stale.name(), "relay-credential-generation-stale");
+    assert_eq!((client.cloudly.exchanges(), client.cloudly.tag_calls()), (3, 0));
+}
+
+/// PROT-34, REG-07: the offer is settled first and costs no sequence.
+#[tokio::test]
+async fn a_refused_offer_consumes_no_sequence() {
+    let client = Client::new().await;
+    let (carrier, _events) = client.session().await;
+    let old = json!({"protocol": {"release": "31.0.0", "oldestAcceptedPeerRelease": "31.0.0"}, "registrationSequence": 5});
+    let refused = ask(&carrier, "registerClusterRelay", &old).await.unwrap_err();
+    assert_eq!(
+        (refused.name(), &refused.data["received"]["release"]),
+        ("protocol-refused", &json!("31.0.0"))
+    );
+    ask(&carrier, "registerClusterRelay", &relay(0)).await.unwrap();
+}
+
+/// OUT-01: a binding holds on the carrier that registered it and on no other.
+#[tokio::test]
+async fn a_binding_belongs_to_its_carrier() {
+    let client = Client::new().await;
+    let node = json!({"protocol": offer(), "authorization": "pallet-bearer-of-node-1", "nodeId": "node-1",
+        "nodeInstanceNonce": "n", "credentialGeneration": 1});
+    let (first, _first_events) = client.session().await;
+    let binding = ask(&first, "registerPalletRuntimeSession", &node).await.unwrap()["session"].clone();
+    let historical = ask(&first, "registerPalletRuntimeSession", &node).await.unwrap()["session"].clone();
+    assert_eq!(binding, historical);
+    let body = format!(r#"{{"session":{binding},"z":1.0,"a":2}}"#);
+    let carried = first.call("getRuntimeSecretMaterial", &body, WAIT).await.unwrap();
+    assert!(carried.outcome().unwrap().get().contains(&body));
+    let (second, _second_events) = client.session().await;
+    let asked: Value = serde_json::from_str(&body).unwrap();
+    let foreign = ask(&second, "getRuntimeSecretMaterial", &asked).await.unwrap_err();
+    assert_eq!(foreign.name(), "runtime-session-unknown");
+    assert_eq!(ask(&second, "noSuchMethod", &json!({})).await.unwrap_err().text, UNKNOWN_METHOD);
+}
+
+/// It goes away, comes back on its port, pushes to the newest session and follows a script.
+#[tokio::test]
+async fn it_goes_away_and_returns() {
+    let client = Client::new().await;
+    let (old, _old_events) = client.session().await;
+    client.cloudly.go_away().await;
+    assert!(old.call("getClusterVpnNetwork", "{}", WAIT).await.is_err());
+    assert!(websocket(&client.target(), "/", &[]).await.is_err());
+    client.cloudly.come_back().await.unwrap();
+    let (carrier, mut events) = client.session().await;
+    assert_eq!(client.cloudly.open_connections(), 1);
+    let pushed = async { client.cloudly.push("applyRuntimeAssignment", r#"{"n":1.0}"#).await };
+    let answered = async {
+        let Some(Event::Request(message, false)) = events.recv().await else { panic!("no push") };
+        assert_eq!(message.request(), r#"{"n":1.0}"#);
+        carrier.send_text(answer(&message.method, "[7]", &message.ids)).await;
+    };
+    assert_eq!(tokio::join!(pushed, answered).0.unwrap().response(), "[7]");
+
+    client.cloudly.once("getClusterVpnNetwork", Step::AfterNext(Box::new(Step::Answer("1".into()))));
+    client.cloudly.once("getClusterVpnNetwork", Step::Answer("2".into()));
+    let (late, soon) = tokio::join!(
+        carrier.call("getClusterVpnNetwork", "{}", WAIT),
+        carrier.call("getClusterVpnNetwork", "{}", WAIT)
+    );
+    assert_eq!((late.unwrap().response(), soon.unwrap().response()), ("1", "2"));
+    client.cloudly.once("getClusterVpnNetwork", Step::CutMidAnswer);
+    assert_eq!(
+        carrier.call("getClusterVpnNetwork", "{}", WAIT).await.unwrap_err(),
+        CallFailure::NotConnected
+    );
+    client.cloudly.wait_open_connections(0).await.unwrap();
+}

@@ -1,0 +1,154 @@
+//! The story of one relay in half a minute: nodes are carried, survive Cloudly's absence and
+//! the death of the relay's worker, and everything ends cleanly.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::authority::Authority;
+use crate::cloudly::Cloudly;
+use crate::pallet::{PalletNode, Setup};
+use crate::processes::is_alive;
+use crate::relay::{Relay, RelaySetup};
+use crate::waiting::poll;
+
+/// How long the whole story may take once the binaries are built.
+const STORY: Duration = Duration::from_secs(30);
+
+/// How long the relay may take to stop.
+const STOP: Duration = Duration::from_secs(10);
+
+/// The step that did not happen, and why.
+#[derive(Debug)]
+pub struct DemoFailure {
+    step: &'static str,
+    reason: String,
+}
+
+impl fmt::Display for DemoFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FAILED  {}: {}", self.step, self.reason)
+    }
+}
+
+impl std::error::Error for DemoFailure {}
+
+/// Performs `action` as one step of the story and prints its line.
+async fn step<T, E: fmt::Display>(
+    name: &'static str,
+    action: impl Future<Output = Result<T, E>>,
+) -> Result<T, DemoFailure> {
+    let begin = Instant::now();
+    let done = action.await.map_err(|error| DemoFailure { step: name, reason: error.to_string() })?;
+    println!("ok  {name} ({} ms)", begin.elapsed().as_millis());
+    Ok(done)
+}
+
+/// Tells the story.
+///
+/// # Errors
+/// [`DemoFailure`] at the first step that does not happen within its bound.
+pub async fn run() -> Result<(), DemoFailure> {
+    let built = async { tokio::task::spawn_blocking(crate::binaries::binaries).await };
+    step("the four binaries are built", built).await?;
+    let authority = Authority::new();
+    let setup = RelaySetup::new(&authority);
+    let cloudly = Cloudly::start(&authority, setup.cloudly_settings()).await;
+    let setup = setup.facing(&cloudly);
+    let mut relay = setup.start();
+    let told = tokio::time::timeout(STORY, tell(&setup, &cloudly, &mut relay)).await;
+    let too_long = || DemoFailure { step: "the whole story", reason: "it took over 30 s".to_owned() };
+    let told = told.unwrap_or_else(|_| Err(too_long()));
+    if told.is_err() {
+        for line in relay.lines() {
+            eprintln!("relay: {}", line.text);
+        }
+    }
+    told
+}
+
+async fn tell(setup: &RelaySetup, cloudly: &Cloudly, relay: &mut Relay) -> Result<(), DemoFailure> {
+    step("the relay is open for Cloudly dispatch", relay.wait_open()).await?;
+    step("Cloudly accepted the relay's registration", cloudly.wait_accepted(1)).await?;
+    let nodes = ["node-1", "node-2"].map(|id| PalletNode::start(Setup::new(setup.target(), id)));
+    step("two nodes registered through the relay", registered(&nodes, 1)).await?;
+    step("an assignment reached each node and its acknowledgement came back", push(cloudly, &nodes)).await?;
+
+    step("Cloudly went away", async {
+        cloudly.go_away().await;
+        cloudly.wait_open_connections(0).await
+    })
+    .await?;
+    step("Cloudly came back on the same port", cloudly.come_back()).await?;
+    step("the relay registered again", cloudly.wait_accepted(2)).await?;
+    let carried = async {
+        for node in &nodes {
+            node.wait_close(1).await?;
+        }
+        registered(&nodes, 2).await
+    };
+    step("each node was asked to register again, and did", carried).await?;
+    step("assignments reach the nodes again", push(cloudly, &nodes)).await?;
+
+    let killed = relay.kill_worker("relayd");
+    step("relayd was killed and started again", relay.wait_worker("relayd", killed)).await?;
+    step("each node registered on the new relayd", registered(&nodes, 3)).await?;
+    step("assignments reach the nodes through it", push(cloudly, &nodes)).await?;
+
+    let mut left: Vec<u32> = relay.workers().into_values().collect();
+    left.push(relay.pid());
+    drop(nodes);
+    relay.signal(Signal::SIGTERM);
+    let stopped = async {
+        match relay.wait_exit(STOP).await {
+            Ok(0) => Ok(()),
+            Ok(code) => Err(format!("the exit code is {code}")),
+            Err(late) => Err(late.to_string()),
+        }
+    };
+    step("the relay stopped on SIGTERM with exit 0", stopped).await?;
+    let gone = || left.iter().all(|pid| !is_alive(*pid)).then_some(());
+    step("no process is left", poll(STOP, "end of every process", gone)).await?;
+    step("no worker died but the one that was killed", async { only_death(relay) }).await
+}
+
+/// A worker that dies unasked is started again and could go unnoticed.
+fn only_death(relay: &Relay) -> Result<(), String> {
+    let deaths: Vec<String> = relay
+        .lines()
+        .into_iter()
+        .map(|line| line.text)
+        .filter(|line| line.contains("it is started again"))
+        .collect();
+    match &deaths[..] {
+        [killed] if killed.contains("relayd") && killed.contains("SIGKILL") => Ok(()),
+        deaths => Err(deaths.join("; ")),
+    }
+}
+
+async fn registered(nodes: &[PalletNode], count: usize) -> Result<(), crate::waiting::Late> {
+    for node in nodes {
+        node.wait_registered(count).await?;
+    }
+    Ok(())
+}
+
+/// Pushes an assignment to each node and checks that the acknowledgement is that node's.
+async fn push(cloudly: &Cloudly, nodes: &[PalletNode]) -> Result<(), String> {
+    for node in nodes {
+        let binding = node.binding().ok_or("a node has no binding")?;
+        let body = format!(r#"{{"session":{binding},"assignment":{{"workload":"web","replicas":1}}}}"#);
+        let answer =
+            cloudly.push("applyRuntimeAssignment", &body).await.map_err(|error| error.to_string())?;
+        let acknowledged = answer.outcome().map_err(|refusal| refusal.to_string())?;
+        let acknowledged: Value =
+            serde_json::from_str(acknowledged.get()).map_err(|error| error.to_string())?;
+        let asked: Value = serde_json::from_str(&binding).map_err(|error| error.to_string())?;
+        if acknowledged["session"] != asked {
+            return Err("an acknowledgement is for another session".to_owned());
+        }
+    }
+    Ok(())
+}

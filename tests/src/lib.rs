@@ -1,0 +1,32 @@
+//! Test peers of the relay and the harness that runs the real thing among them.
+//!
+//! Every peer is written from the contract file and the wire notes, never from the relay's own
+//! types, so that one misreading is not made twice (TST-03). A double models what the
+//! requirement list marks P for its peer, and is scriptable: each says first what that peer
+//! does by itself, then how a test makes it differ.
+//!
+//! - [`cloudly`]: a loopback Cloudly, [`pallet`]: a Pallet node, [`raw_socket`] and [`https`]:
+//!   clients without manners.
+//! - [`relay`]: the real `coreflow` as a unit would start it, [`binaries`]: the build of it.
+//! - [`link_tap`]: a release whose links are tapped.
+//! - [`memory`]: the search of a process's memory for a secret.
+//! - [`demo`]: the story that `cargo demo` tells.
+
+pub mod authority;
+pub mod binaries;
+pub mod carrier;
+pub mod cloudly;
+pub mod demo;
+pub mod dial;
+pub mod envelope;
+pub mod free_port;
+pub mod https;
+pub mod link_tap;
+pub mod memory;
+pub mod notify;
+pub mod offer;
+pub mod pallet;
+pub mod processes;
+pub mod raw_socket;
+pub mod relay;
+pub mod waiting;
