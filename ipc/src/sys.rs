@@ -14,7 +14,7 @@ mod signals;
 
 pub(crate) use descriptors::SO_PASSRIGHTS;
 pub use descriptors::{close_from, close_from_on_exec, refuse_descriptors};
-pub use environment::{EnvironmentError, take_environment_variable, wipe_environment_variable};
+pub use environment::{EnvironmentError, take_environment_variable};
 pub use nix::errno::Errno;
 pub use nix::sys::signal::Signal;
 pub use passing::{DESCRIPTORS_PER_MESSAGE, PassingError, receive_with_descriptors, send_with_descriptors};

@@ -5,6 +5,7 @@
 //! last words. Everything else is closed, and the environment is empty.
 
 use std::{
+    ffi::CString,
     io::{self, Write},
     os::fd::{AsFd, OwnedFd},
     process::ExitCode,
@@ -113,7 +114,13 @@ pub struct Confined {
 }
 
 /// Confines this process; nothing of the worker's own runs before it.
-pub fn enter(profile: impl FnOnce(&Launch) -> Result<Profile, StartError>) -> Result<Confined, StartError> {
+pub fn enter(
+    role: Role,
+    profile: impl FnOnce(&Launch) -> Result<Profile, StartError>,
+) -> Result<Confined, StartError> {
+    // A process that was started by a descriptor has that number for its name.
+    let name = CString::new(role.program()).expect("a program's name has no zero byte");
+    let _ = sys::set_process_name(&name);
     let launch = Launch::parse(std::env::args().skip(1))?;
     let profile = profile(&launch)?;
     let link = io::stdin().as_fd().try_clone_to_owned().map_err(|_| StartError::NoLink)?;
@@ -285,6 +292,7 @@ async fn write<Out: FromAnyWorker>(
 /// Runs a worker: confine, start the runtime, serve. The cause of a failure goes to standard error,
 /// where the supervisor reads last words.
 pub fn main<F>(
+    role: Role,
     profile: impl FnOnce(&Launch) -> Result<Profile, StartError>,
     runtime: impl FnOnce() -> io::Result<tokio::runtime::Runtime>,
     serve: impl FnOnce(Confined) -> F,
@@ -292,7 +300,7 @@ pub fn main<F>(
 where
     F: Future<Output = Result<(), StartError>>,
 {
-    let ran = enter(profile).and_then(|confined| {
+    let ran = enter(role, profile).and_then(|confined| {
         let runtime = runtime().map_err(|error| StartError::Runtime(error.kind()))?;
         let served = runtime.block_on(serve(confined));
         runtime.shutdown_background();

@@ -36,9 +36,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Nothing that is executed gains a privilege, and a stop signal that comes before its handler waits
-/// for it (START-14).
+/// Descriptors that this process inherited reach no worker (ARC-05), nothing that is executed gains a
+/// privilege, and a stop signal that comes before its handler waits for it (START-14).
 fn harden() -> Result<(), sys::Errno> {
+    sys::close_from_on_exec(3)?;
     sys::set_no_new_privs()?;
     stop_signals().thread_block()
 }

@@ -214,6 +214,10 @@ async fn the_processes_show_and_hold_nothing_of_the_bearer() {
     cloudly.wait_accepted(1).await.unwrap();
     let workers = all_workers(&relay).await;
 
+    for (role, pid) in &workers {
+        let name = String::from_utf8(proc_of(*pid, "comm")).unwrap();
+        assert_eq!(name.trim(), format!("coreflow-{role}"), "what a process list shows");
+    }
     for file in ["environ", "cmdline"] {
         let shown = proc_of(relay.pid(), file);
         let runs = bearer.as_bytes().windows(SHORTEST_RUN).filter(|run| holds(&shown, run)).count();

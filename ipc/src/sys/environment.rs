@@ -63,13 +63,6 @@ pub fn take_environment_variable<T>(
     Ok(Some(taken))
 }
 
-/// Overwrites the value of `name` where it lies and removes the variable; `false` when there is none.
-///
-/// The same conditions as [`take_environment_variable`].
-pub fn wipe_environment_variable(name: &str) -> Result<bool, EnvironmentError> {
-    Ok(take_environment_variable(name, |_| ())?.is_some())
-}
-
 /// Only the calling thread can start another one, so what this answers stays true until it does.
 fn single_threaded() -> Result<(), EnvironmentError> {
     match super::thread_count() {
@@ -115,7 +108,7 @@ mod tests {
     #[test]
     fn a_name_no_variable_can_have_is_refused() {
         for name in ["", "A=B", "A\0B"] {
-            assert_eq!(wipe_environment_variable(name), Err(EnvironmentError::Name));
+            assert_eq!(take_environment_variable(name, |_| ()), Err(EnvironmentError::Name));
         }
     }
 
@@ -123,7 +116,7 @@ mod tests {
     fn a_process_with_more_threads_is_refused() {
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let second = std::thread::spawn(move || ended.recv().is_err());
-        let answer = wipe_environment_variable("PATH");
+        let answer = take_environment_variable("PATH", |_| ());
         drop(end);
         assert!(second.join().unwrap());
         assert!(matches!(answer, Err(EnvironmentError::Threads(2..))), "{answer:?}");
