@@ -67,6 +67,15 @@ pub const CLOUDLY_QUEUE_BYTES: usize = 256 << 20;
 pub const CORE_QUEUE: usize = 4096;
 /// Requests of one node that may be in flight to Cloudly.
 pub const NODE_IN_FLIGHT: usize = 256;
+/// Bytes of one node's requests that may be in flight to Cloudly; one largest message always fits.
+pub const NODE_IN_FLIGHT_BYTES: usize = 32 << 20;
+/// Bytes of all nodes' requests that may be in flight to Cloudly: half of what may wait for its socket,
+/// so that no number of nodes can fill that.
+pub const FORWARDS_BYTES: usize = CLOUDLY_QUEUE_BYTES / 2;
+/// Bytes of nodes' messages that may wait for the core; beyond it their sockets wait.
+pub const NODE_INBOUND_BYTES: usize = 64 << 20;
+/// Longest time without a look at the clocks: a jump of the wall clock is noticed within it.
+pub const CLOCK_LOOK: Duration = Duration::from_secs(30);
 /// Node sockets that may be open at once.
 pub const NODE_SOCKETS: usize = 20_000;
 /// TLS handshakes and upgrades that may be under way at once.

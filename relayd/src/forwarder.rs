@@ -11,7 +11,7 @@ use coreflow_ipc::{
 };
 
 use crate::{
-    constants::{NODE_IN_FLIGHT, PUSH_BUDGET, REGISTRATION_WAIT},
+    constants::{PUSH_BUDGET, REGISTRATION_WAIT},
     contract::{
         runtime::{Addressed, Bound, Offered},
         values::Id,
@@ -26,8 +26,10 @@ use crate::{
     session::Connection,
 };
 
+mod in_flight;
 mod roster;
 
+use in_flight::InFlight;
 use roster::Roster;
 
 /// Numbers the sockets of the listener; never used twice in this process.
@@ -138,6 +140,7 @@ struct Up {
     kind: NodeMethod,
     ids: Ids,
     arrived: Duration,
+    bytes: usize,
 }
 
 /// Whom a push of Cloudly is answered to, and who answers it.
@@ -165,7 +168,7 @@ pub struct Forwarder {
     down: Pending<Down>,
     waiting: BTreeMap<(Duration, u64), Waiting>,
     waits: u64,
-    in_flight: BTreeMap<Socket, usize>,
+    in_flight: InFlight,
 }
 
 impl Forwarder {
@@ -259,10 +262,11 @@ impl Forwarder {
                 return Err(session_unavailable(0));
             }
         }
-        if self.in_flight.get(&socket).is_some_and(|count| *count >= NODE_IN_FLIGHT) {
-            return Err(plain_refusal(TOO_MANY_IN_FLIGHT));
+        if self.in_flight.admits(socket, request.body.text().len()) {
+            Ok(())
+        } else {
+            Err(plain_refusal(TOO_MANY_IN_FLIGHT))
         }
-        Ok(())
     }
 
     fn forward(
@@ -273,8 +277,9 @@ impl Forwarder {
         now: Now,
         actions: &mut Vec<Action>,
     ) {
-        *self.in_flight.entry(socket).or_default() += 1;
-        let up = Up { socket, kind, ids: request.ids, arrived: now.mono };
+        let bytes = request.body.text().len();
+        self.in_flight.take(socket, bytes);
+        let up = Up { socket, kind, ids: request.ids, arrived: now.mono, bytes };
         let waiting = Waiting { method: request.method, body: request.body, up };
         if self.session.is_some() { self.send_up(waiting, actions) } else { self.wait(waiting) }
     }
@@ -300,16 +305,8 @@ impl Forwarder {
     }
 
     fn answer_node(&mut self, method: &str, up: &Up, outcome: &Outcome, actions: &mut Vec<Action>) {
-        self.landed(up.socket);
+        self.in_flight.give_back(up.socket, up.bytes);
         actions.push(Action::SendDown { socket: up.socket, frame: write_answer(method, &up.ids, outcome) });
-    }
-
-    fn landed(&mut self, socket: Socket) {
-        let Some(count) = self.in_flight.get_mut(&socket) else { return };
-        *count -= 1;
-        if *count == 0 {
-            self.in_flight.remove(&socket);
-        }
     }
 
     /// The binding that Cloudly issued ties the node to this socket; an older one is superseded.
@@ -352,7 +349,7 @@ impl Forwarder {
     fn closed(&mut self, socket: Socket, actions: &mut Vec<Action>) {
         self.up.end_where(|up| up.socket == socket);
         self.waiting.retain(|_, waiting| waiting.up.socket != socket);
-        self.in_flight.remove(&socket);
+        self.in_flight.close(socket);
         for ended in self.down.end_where(|down| down.socket == socket) {
             actions.push(answer_cloudly(&ended, &node_not_connected(ended.purpose.node.as_str())));
         }
@@ -410,8 +407,8 @@ impl Forwarder {
     }
 
     fn check_invariants(&self) {
-        let in_flight: usize = self.in_flight.values().sum();
-        debug_assert_eq!(in_flight, self.up.len() + self.waiting.len(), "each request is counted once");
+        let open = self.up.len() + self.waiting.len();
+        debug_assert_eq!(self.in_flight.count(), open, "each request is counted once");
         debug_assert!(
             self.session.is_none() || self.waiting.is_empty(),
             "nothing waits for a session that stands"

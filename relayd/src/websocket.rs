@@ -140,8 +140,8 @@ pub fn queue(limits: Limits) -> (Outlet, Inlet) {
 
 /// Where a socket's envelopes go.
 pub trait Receiver: Send {
-    /// Takes an envelope, waiting while the core is busy; `false` ends the socket.
-    fn envelope(&mut self, envelope: Envelope) -> impl Future<Output = bool> + Send;
+    /// Takes an envelope that was `bytes` long, waiting while the core is busy; `false` ends the socket.
+    fn envelope(&mut self, envelope: Envelope, bytes: usize) -> impl Future<Output = bool> + Send;
 
     /// Counts a message that is no envelope.
     fn malformed(&mut self, malformed: Malformed);
@@ -200,7 +200,7 @@ async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
         };
         match typedrequest::read(&frame) {
             Ok(envelope) => {
-                if !receiver.envelope(envelope).await {
+                if !receiver.envelope(envelope, frame.len()).await {
                     return Ended::Hangup;
                 }
             }

@@ -22,7 +22,7 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use crate::{
-    constants::{CLOSE_BUDGET, CORE_QUEUE, DIAL_BUDGET},
+    constants::{CLOCK_LOOK, CLOSE_BUDGET, CORE_QUEUE, DIAL_BUDGET},
     core::{CallFailure, Core, Effect, Event, Read},
     forwarder::Socket,
     listener::{self, FromListener},
@@ -40,6 +40,16 @@ use crate::{
 enum FromSession {
     Event(Event),
     Opened(Connection, Outlet),
+}
+
+/// What the loop turns to next.
+enum Next {
+    Told(Result<Told<ToRelayd>, LinkError>),
+    Started(Started),
+    Read(ReadRequest),
+    Tick,
+    Cloudly(FromSession),
+    Node(FromListener),
 }
 
 /// Serves until the supervisor stops this worker or its link ends.
@@ -125,28 +135,19 @@ impl Relayd {
             if self.drained {
                 break Ok(());
             }
-            let deadline = self.core.next_deadline(self.clock.now());
-            let deadline = deadline.map(|mono| Instant::from_std(self.clock.instant(mono)));
-            // The supervisor first, so that a stop is never starved; then the start, whose steps are
-            // few; then Cloudly, whose answers end waits; then deadlines before more node requests.
-            tokio::select! {
-                biased;
-                told = life.told() => match told {
-                    Ok(told) => self.told(told).await,
-                    Err(error) => break Err(error),
-                },
-                Some(started) = self.started.1.recv() => self.started(started).await,
-                Some(read) = self.reads.1.recv() => {
+            match self.next(life).await {
+                Next::Told(Ok(told)) => self.told(told).await,
+                Next::Told(Err(error)) => break Err(error),
+                Next::Started(started) => self.started(started).await,
+                Next::Read(read) => {
                     self.next_read += 1;
                     self.readers.insert(self.next_read, read.answer);
                     let read = Read { number: self.next_read, call: read.call };
                     self.handle(Event::Read(read)).await;
                 }
-                Some(event) = self.session.1.recv() => self.session_event(event).await,
-                () = async { sleep_until(deadline.expect("guarded")).await }, if deadline.is_some() => {
-                    self.handle(Event::Tick).await;
-                }
-                Some(event) = self.listener.1.recv() => self.listener_event(event).await,
+                Next::Tick => self.handle(Event::Tick).await,
+                Next::Cloudly(event) => self.session_event(event).await,
+                Next::Node(event) => self.listener_event(event).await,
             }
         };
         starting.abort();
@@ -154,6 +155,31 @@ impl Relayd {
             self.close_sockets().await;
         }
         ended
+    }
+
+    /// The supervisor first, so that a stop is never starved; then the start, whose steps are few; then
+    /// deadlines, which no flood of a peer may hold back; then the peers.
+    async fn next(&mut self, life: &mut Life<FromRelayd, ToRelayd>) -> Next {
+        let now = self.clock.now();
+        let look = now.mono + CLOCK_LOOK;
+        let deadline = self.core.next_deadline(now).map_or(look, |deadline| deadline.min(look));
+        let deadline = Instant::from_std(self.clock.instant(deadline));
+        let (session, listener) = (&mut self.session.1, &mut self.listener.1);
+        // Cloudly and the nodes by turns, as chance has it: neither can hold the other back.
+        let peers = async {
+            tokio::select! {
+                Some(event) = session.recv() => Next::Cloudly(event),
+                Some(event) = listener.recv() => Next::Node(event),
+            }
+        };
+        tokio::select! {
+            biased;
+            told = life.told() => Next::Told(told),
+            Some(started) = self.started.1.recv() => Next::Started(started),
+            Some(read) = self.reads.1.recv() => Next::Read(read),
+            () = sleep_until(deadline) => Next::Tick,
+            next = peers => next,
+        }
     }
 
     async fn told(&mut self, told: Told<ToRelayd>) {
@@ -231,7 +257,8 @@ impl Relayd {
             FromListener::Opened { socket, outlet } => {
                 self.nodes.insert(socket, outlet);
             }
-            FromListener::Envelope { socket, envelope } => {
+            FromListener::Envelope { socket, envelope, room } => {
+                drop(room);
                 self.handle(Event::FromNode { socket, envelope }).await;
             }
             FromListener::Closed { socket } => {
@@ -348,7 +375,7 @@ struct FromCloudly {
 }
 
 impl Receiver for FromCloudly {
-    async fn envelope(&mut self, envelope: Envelope) -> bool {
+    async fn envelope(&mut self, envelope: Envelope, _: usize) -> bool {
         let event = Event::FromCloudly { connection: self.connection, envelope };
         self.events.send(FromSession::Event(event)).await.is_ok()
     }

@@ -156,13 +156,13 @@ impl Supervisor {
             }
             let deadline = self.next_deadline().map(|mono| Instant::from_std(self.clock.instant(mono)));
             // A command first, so that no flood of a worker holds back a stop; then deadlines, the
-            // watchdog's among them; then the workers.
+            // watchdog's among them; then answers that relayd waits for; then the workers.
             tokio::select! {
                 biased;
                 Some(command) = commands.recv() => self.command(command),
                 () = async { sleep_until(deadline.expect("guarded")).await }, if deadline.is_some() => self.tick(),
-                Some(event) = self.events.1.recv() => self.event(event).await,
                 Some(answered) = self.answers.1.recv() => self.answered(answered),
+                Some(event) = self.events.1.recv() => self.event(event).await,
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Instant,
@@ -15,12 +15,17 @@ use coreflow_ipc::{
 };
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    time::timeout,
+};
 use tokio_tungstenite::{WebSocketStream, tungstenite::protocol::Role};
 use tracing::{debug, warn};
 
 use crate::{
-    constants::{HEAD_BUDGET, NODE_MESSAGE_LIMIT, NODE_PING, NODE_QUEUE, NODE_QUEUE_BYTES},
+    constants::{
+        HEAD_BUDGET, NODE_INBOUND_BYTES, NODE_MESSAGE_LIMIT, NODE_PING, NODE_QUEUE, NODE_QUEUE_BYTES,
+    },
     forwarder::Socket,
     websocket::{self, Limits, Outlet, Receiver},
 };
@@ -47,6 +52,8 @@ pub enum FromListener {
         socket: Socket,
         /// What it sent.
         envelope: Envelope,
+        /// Its share of [`NODE_INBOUND_BYTES`], free again once the core takes the envelope.
+        room: OwnedSemaphorePermit,
     },
     /// It ended.
     Closed {
@@ -59,6 +66,7 @@ pub enum FromListener {
 pub struct Sockets {
     next: AtomicU64,
     events: mpsc::Sender<FromListener>,
+    inbound: Arc<Semaphore>,
     malformed: Mutex<Budget>,
     started: Instant,
 }
@@ -70,14 +78,15 @@ impl Sockets {
         Self {
             next: AtomicU64::new(0),
             events,
+            inbound: Arc::new(Semaphore::new(NODE_INBOUND_BYTES >> 10)),
             malformed: Mutex::new(Budget::new(5, 1)),
             started: Instant::now(),
         }
     }
 
     /// Runs the socket that `upgrade` becomes.
-    pub(super) fn open(self: &std::sync::Arc<Self>, upgrade: OnUpgrade) {
-        let sockets = std::sync::Arc::clone(self);
+    pub(super) fn open(self: &Arc<Self>, upgrade: OnUpgrade) {
+        let sockets = Arc::clone(self);
         tokio::spawn(async move {
             let Ok(Ok(upgraded)) = timeout(HEAD_BUDGET, upgrade).await else {
                 return debug!("an upgrade did not complete");
@@ -90,7 +99,7 @@ impl Sockets {
             let stream =
                 WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(LIMITS.config()))
                     .await;
-            let receiver = FromNode { socket, sockets: std::sync::Arc::clone(&sockets) };
+            let receiver = FromNode { socket, sockets: Arc::clone(&sockets) };
             let ended = websocket::run(stream, inlet, LIMITS, receiver).await;
             debug!(socket, class = ended.class(), "a node's socket ended");
             let _ = sockets.events.send(FromListener::Closed { socket }).await;
@@ -100,12 +109,16 @@ impl Sockets {
 
 struct FromNode {
     socket: Socket,
-    sockets: std::sync::Arc<Sockets>,
+    sockets: Arc<Sockets>,
 }
 
 impl Receiver for FromNode {
-    async fn envelope(&mut self, envelope: Envelope) -> bool {
-        self.sockets.events.send(FromListener::Envelope { socket: self.socket, envelope }).await.is_ok()
+    async fn envelope(&mut self, envelope: Envelope, bytes: usize) -> bool {
+        let kibibytes = u32::try_from(bytes.div_ceil(1 << 10)).expect("a message is at most 16 MiB");
+        let room = Arc::clone(&self.sockets.inbound).acquire_many_owned(kibibytes).await;
+        let room = room.expect("the semaphore is never closed");
+        let event = FromListener::Envelope { socket: self.socket, envelope, room };
+        self.sockets.events.send(event).await.is_ok()
     }
 
     fn malformed(&mut self, malformed: Malformed) {

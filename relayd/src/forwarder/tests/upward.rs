@@ -1,5 +1,7 @@
 //! Node requests on their way to Cloudly, and the answers on their way back.
 
+use crate::constants::NODE_IN_FLIGHT;
+
 use super::*;
 
 const OF_SESSION: [&str; 9] = [
