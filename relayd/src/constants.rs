@@ -59,8 +59,9 @@ pub const CLOUDLY_MESSAGE_LIMIT: usize = 100 << 20;
 pub const NODE_QUEUE: usize = 256;
 /// Bytes that may wait for one node socket to take them; one largest push always fits.
 pub const NODE_QUEUE_BYTES: usize = 104 << 20;
-/// Messages that may wait for the Cloudly socket.
-pub const CLOUDLY_QUEUE: usize = 4096;
+/// Messages that may wait for the Cloudly socket: more than [`FORWARDS_BYTES`] admits, so that the bytes
+/// are the bound, also when ten thousand nodes register at once.
+pub const CLOUDLY_QUEUE: usize = 1 << 20;
 /// Bytes that may wait for the Cloudly socket.
 pub const CLOUDLY_QUEUE_BYTES: usize = 256 << 20;
 /// Events that may wait for the core.
@@ -69,6 +70,8 @@ pub const CORE_QUEUE: usize = 4096;
 pub const NODE_IN_FLIGHT: usize = 256;
 /// Bytes of one node's requests that may be in flight to Cloudly; one largest message always fits.
 pub const NODE_IN_FLIGHT_BYTES: usize = 32 << 20;
+/// What a forward costs beside its body: the envelope around it, in bytes.
+pub const FORWARD_OVERHEAD: usize = 256;
 /// Bytes of all nodes' requests that may be in flight to Cloudly: half of what may wait for its socket,
 /// so that no number of nodes can fill that.
 pub const FORWARDS_BYTES: usize = CLOUDLY_QUEUE_BYTES / 2;
