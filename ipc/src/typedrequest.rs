@@ -8,6 +8,8 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+/// Longest id or method name of a frame, in bytes.
+pub const NAME_LIMIT: usize = 256;
 /// `error.text` for a method nobody serves.
 pub const UNKNOWN_METHOD: &str = "There is no available method for this call on the server side";
 /// `error.text` for a failure of a handler itself.
@@ -174,18 +176,25 @@ struct WireRetry {
 pub fn read(frame: &Bytes) -> Result<Envelope, Malformed> {
     let text = std::str::from_utf8(frame).map_err(|_| Malformed::NotAnEnvelope)?;
     let wire: Wire<'_> = object(text).map_err(|_| Malformed::NotAnEnvelope)?;
-    let body = |raw: &RawValue| Body(frame.slice_ref(raw.get().as_bytes()));
+    // A small body does not keep a large frame alive.
+    let body = |raw: &RawValue| match raw.get().as_bytes() {
+        bytes if bytes.len() < frame.len() / 2 => Body(Bytes::copy_from_slice(bytes)),
+        bytes => Body(frame.slice_ref(bytes)),
+    };
     let correlation: WireCorrelation = wire
         .correlation
         .and_then(|raw| object(raw.get()).ok())
-        .filter(|correlation: &WireCorrelation| !correlation.id.is_empty())
+        .filter(|correlation: &WireCorrelation| (1..=NAME_LIMIT).contains(&correlation.id.len()))
         .ok_or(Malformed::NoCorrelation)?;
+    if wire.instance.as_ref().is_some_and(|instance| instance.len() > NAME_LIMIT) {
+        return Err(Malformed::NoCorrelation);
+    }
     match correlation.phase.as_str() {
         "request" => {
             let (Some(method), Some(request)) = (wire.method, wire.request) else {
                 return Err(Malformed::NoRequest);
             };
-            if !request.get().starts_with('{') {
+            if !request.get().starts_with('{') || method.len() > NAME_LIMIT {
                 return Err(Malformed::NoRequest);
             }
             let ids = Ids { correlation: correlation.id, instance: wire.instance };

@@ -63,12 +63,11 @@ pub async fn serve(
                 Ok(Ok(stream)) => {
                     drop(handshake);
                     let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                    http::serve(stream, h2, sockets).await;
+                    http::serve(stream, h2, sockets, connection).await;
                 }
                 Ok(Err(error)) => debug!(class = %error.kind(), "a TLS handshake failed"),
                 Err(_) => debug!("a TLS handshake did not end in time"),
             }
-            drop(connection);
         });
     }
 }

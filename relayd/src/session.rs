@@ -148,6 +148,8 @@ enum Phase {
 pub struct Session {
     phase: Phase,
     identity: Option<Due>,
+    /// An identity was asked for and neither granted nor denied yet: there is one ask at a time.
+    asking: bool,
     dials: Connection,
     count: u64,
     backoff: Backoff,
@@ -158,6 +160,7 @@ impl Default for Session {
         Self {
             phase: Phase::Idle,
             identity: None,
+            asking: false,
             dials: 0,
             count: 0,
             backoff: Backoff::new(RECONNECT_FIRST, RECONNECT_LONGEST),
@@ -237,9 +240,13 @@ impl Session {
             Some(due) => self.dial(due),
             None => {
                 self.phase = Phase::Asking;
-                vec![Action::AskIdentity]
+                self.ask()
             }
         }
+    }
+
+    fn ask(&mut self) -> Vec<Action> {
+        if std::mem::replace(&mut self.asking, true) { Vec::new() } else { vec![Action::AskIdentity] }
     }
 
     fn dial(&mut self, due: Due) -> Vec<Action> {
@@ -254,6 +261,7 @@ impl Session {
 
     fn granted(&mut self, due: Due) -> Vec<Action> {
         self.identity = Some(due);
+        self.asking = false;
         match &mut self.phase {
             Phase::Asking => self.dial(due),
             Phase::Standing { connection, renewal: renewal @ Renewal::Asking, .. } => {
@@ -272,6 +280,7 @@ impl Session {
     }
 
     fn denied(&mut self, now: Now, random: u32) -> Vec<Action> {
+        self.asking = false;
         if self.phase == Phase::Asking {
             self.wait(now, random);
         } else if let Phase::Standing { renewal: renewal @ Renewal::Asking, .. } = &mut self.phase {
@@ -408,7 +417,7 @@ impl Session {
                     return Vec::new();
                 }
                 *renewal = Renewal::Asking;
-                vec![Action::AskIdentity]
+                self.ask()
             }
             Phase::Idle
             | Phase::Waiting { .. }

@@ -159,18 +159,30 @@ where
     let ended = tokio::select! {
         ended = receive(stream, limits, &mut receiver, pings) => ended,
         ended = send(&mut sink, queue, pinged, &bytes, limits.silence) => ended,
-        _ = hangup.wait_for(|hung_up| *hung_up) => Ended::Hangup,
+        () = hung_up(&mut hangup) => Ended::Hangup,
     };
     // A close is an offer: it is bounded, and a socket that failed takes none.
     let code = match ended {
         Ended::TooLarge => CloseCode::Size,
         Ended::Protocol => CloseCode::Protocol,
         Ended::Hangup => CloseCode::Away,
-        Ended::Closed | Ended::Silent | Ended::NotReading | Ended::Transport => return ended,
+        Ended::Closed => {
+            // The peer's close is answered, so that its end sees an orderly one.
+            let _ = timeout(CLOSE_BUDGET, sink.close()).await;
+            return ended;
+        }
+        Ended::Silent | Ended::NotReading | Ended::Transport => return ended,
     };
     let close = Message::Close(Some(CloseFrame { code, reason: Utf8Bytes::default() }));
     let _ = timeout(CLOSE_BUDGET, sink.send(close)).await;
     ended
+}
+
+/// An owner that drops its outlet does not hang up: what it queued still goes out.
+async fn hung_up(hangup: &mut watch::Receiver<bool>) {
+    if hangup.wait_for(|hung_up| *hung_up).await.is_err() {
+        std::future::pending::<()>().await;
+    }
 }
 
 async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
@@ -241,5 +253,69 @@ fn class(error: &Error) -> Ended {
         Error::Capacity(CapacityError::MessageTooLong { .. }) => Ended::TooLarge,
         Error::Io(_) => Ended::Transport,
         _ => Ended::Protocol,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::duplex;
+    use tokio_tungstenite::tungstenite::protocol::Role;
+
+    use super::*;
+
+    const LIMITS: Limits =
+        Limits { message: 1 << 20, queue: 64, queue_bytes: 1 << 20, silence: Duration::from_secs(30) };
+
+    struct Deaf;
+
+    impl Receiver for Deaf {
+        async fn envelope(&mut self, _: Envelope, _: usize) -> bool {
+            true
+        }
+
+        fn malformed(&mut self, _: Malformed) {}
+    }
+
+    /// START-24: what was queued before the outlet was dropped reaches the peer, every time.
+    #[tokio::test]
+    async fn a_dropped_outlet_loses_nothing_that_was_queued() {
+        for round in 0..200 {
+            let (ours, theirs) = duplex(64 << 10);
+            let ours = WebSocketStream::from_raw_socket(ours, Role::Server, Some(LIMITS.config())).await;
+            let mut theirs = WebSocketStream::from_raw_socket(theirs, Role::Client, None).await;
+            let (outlet, inlet) = queue(LIMITS);
+            assert!(outlet.send("first".into()) && outlet.send("last".into()));
+            drop(outlet);
+            let running = tokio::spawn(run(ours, inlet, LIMITS, Deaf));
+            let mut seen = Vec::new();
+            while let Some(Ok(Message::Text(text))) = theirs.next().await {
+                seen.push(text.to_string());
+            }
+            assert_eq!(seen, ["first", "last"], "round {round}");
+            drop(theirs);
+            running.await.unwrap();
+        }
+    }
+
+    /// A peer that closes gets its close answered.
+    #[tokio::test]
+    async fn a_peer_s_close_is_answered() {
+        let (ours, theirs) = duplex(64 << 10);
+        let ours = WebSocketStream::from_raw_socket(ours, Role::Server, Some(LIMITS.config())).await;
+        let mut theirs = WebSocketStream::from_raw_socket(theirs, Role::Client, None).await;
+        let (_outlet, inlet) = queue(LIMITS);
+        let running = tokio::spawn(run(ours, inlet, LIMITS, Deaf));
+        theirs.close(None).await.unwrap();
+        assert!(matches!(theirs.next().await, None | Some(Ok(Message::Close(_)))));
+        assert_eq!(running.await.unwrap(), Ended::Closed);
+    }
+
+    /// A full queue refuses, and counts only what it took.
+    #[tokio::test]
+    async fn a_full_queue_takes_nothing_more() {
+        let (outlet, _inlet) = queue(Limits { queue_bytes: 10, ..LIMITS });
+        assert!(outlet.send("12345678".into()));
+        assert!(!outlet.send("123".into()));
+        assert!(outlet.send("12".into()), "what was refused is not counted");
     }
 }

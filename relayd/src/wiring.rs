@@ -83,6 +83,7 @@ struct Relayd {
     dialer: Arc<Dialer>,
     peers: Peers,
     cloudly: Option<(Connection, Outlet)>,
+    cloudly_behind: bool,
     dials: BTreeSet<Connection>,
     nodes: BTreeMap<Socket, Outlet>,
     readers: BTreeMap<u64, oneshot::Sender<Result<Body, CallFailure>>>,
@@ -108,6 +109,7 @@ impl Relayd {
             dialer: Arc::new(dialer),
             peers: Peers::default(),
             cloudly: None,
+            cloudly_behind: false,
             dials: BTreeSet::new(),
             nodes: BTreeMap::new(),
             readers: BTreeMap::new(),
@@ -311,15 +313,18 @@ impl Relayd {
         }
     }
 
-    fn send_cloudly(&self, connection: Connection, frame: String) {
+    /// A Cloudly that is behind costs what does not fit, which its caller's own budget answers; a session
+    /// that is closed for it would cost every node. One that takes nothing at all is closed by its task.
+    fn send_cloudly(&mut self, connection: Connection, frame: String) {
         let Some((open, outlet)) = &self.cloudly else { return };
         if *open != connection {
             return;
         }
-        if !outlet.send(frame) && !outlet.ended() {
-            warn!("Cloudly does not take what it is sent; its connection is closed");
-            outlet.hangup();
+        let behind = !outlet.send(frame) && !outlet.ended();
+        if behind && !self.cloudly_behind {
+            warn!("Cloudly is behind in taking what it is sent; what does not fit is left out");
         }
+        self.cloudly_behind = behind;
     }
 
     fn send_node(&self, socket: Socket, frame: String) {

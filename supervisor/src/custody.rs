@@ -9,7 +9,7 @@ use coreflow_ipc::messages::relayd::Kept;
 /// What a relayd may not do to what is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Violation {
-    /// The sequence went back.
+    /// The sequence went back, or is none.
     Sequence,
     /// Another credential than the pinned one.
     Credential,
@@ -30,6 +30,8 @@ impl std::fmt::Display for Violation {
     }
 }
 
+/// Largest `Sequence` of the contract: 2^53 − 1.
+const LARGEST_SEQUENCE: u64 = (1 << 53) - 1;
 /// Longest parked statement that is kept, in bytes.
 const STATEMENT: usize = 1024;
 
@@ -51,7 +53,7 @@ impl Custody {
     /// Takes over what relayd states; a violation leaves everything as it was.
     pub fn take(&mut self, next: Kept) -> Result<(), Violation> {
         let held = &self.0;
-        if next.last_sequence < held.last_sequence {
+        if next.last_sequence < held.last_sequence || next.last_sequence > Some(LARGEST_SEQUENCE) {
             return Err(Violation::Sequence);
         }
         if held.credential.is_some() && next.credential != held.credential {
@@ -102,6 +104,7 @@ mod tests {
         for (violation, next) in [
             (Violation::Sequence, Kept { last_sequence: Some(2), ..kept() }),
             (Violation::Sequence, Kept { last_sequence: None, ..kept() }),
+            (Violation::Sequence, Kept { last_sequence: Some(u64::MAX), ..kept() }),
             (Violation::Credential, Kept { last_sequence: Some(4), credential: reference("c", 2), ..kept() }),
             (Violation::Credential, Kept { last_sequence: Some(4), credential: None, ..kept() }),
             (Violation::Record, Kept { last_sequence: Some(4), record: reference("r", 1), ..kept() }),

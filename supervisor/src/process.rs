@@ -18,7 +18,7 @@ use tokio::{io::unix::AsyncFd, net::unix::pipe, sync::mpsc, time::timeout};
 
 use crate::{
     constants::{DRAIN_BOUND, LAST_WORDS, RECORD_BURST, RECORDS_PER_SECOND, WORKER_QUEUE},
-    permitted::{Gate, Kind},
+    permitted::{Gate, Kind, Phase},
     spawn::{Death, Spawned, reap},
 };
 
@@ -182,6 +182,11 @@ impl Process {
         }
     }
 
+    /// Whether it said its last.
+    pub fn has_stopped(&self) -> bool {
+        self.gate.phase() == Phase::Stopped
+    }
+
     /// Ends it at once.
     pub fn kill(&self) {
         // It may have ended already; its death is reported either way.
@@ -258,6 +263,8 @@ async fn read_last_words(pipe: pipe::Receiver) -> String {
             Ok(count) => {
                 kept.extend_from_slice(&chunk[..count]);
                 kept.drain(..kept.len().saturating_sub(LAST_WORDS));
+                // A worker that writes without end takes its turn like everybody.
+                tokio::task::yield_now().await;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => break,

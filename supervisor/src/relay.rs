@@ -26,6 +26,8 @@ use crate::{
     trust::TrustAnchors,
 };
 
+/// Certificates of a trust store that fit the message which hands them to a worker, in bytes.
+const TRUST_BYTES: usize = 1_000_000;
 /// Commands that may wait for the loop.
 const COMMANDS: usize = 16;
 
@@ -95,6 +97,12 @@ impl Relay {
                 return Err(cause);
             }
         };
+        let anchors: usize = trust.certificates.iter().map(Vec::len).sum();
+        if anchors > TRUST_BYTES {
+            let cause = format!("trust-store-too-large: {anchors} bytes of certificates, {TRUST_BYTES} fit");
+            log.failed(&cause);
+            return Err(cause);
+        }
         if trust.bundled {
             warn!("the host has no trust store: the bundled certificates are used");
         }
@@ -129,14 +137,19 @@ impl Relay {
         let Self { inputs, log } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let ended = match runtime {
-            Ok(runtime) => runtime.block_on(async {
-                if signals == Signals::Handled
-                    && let Err(error) = forward_signals(&commands)
-                {
-                    return Ended::StartFailed(format!("signals-not-handled: {}", error.kind()));
-                }
-                Supervisor::new(inputs).run(&mut received).await
-            }),
+            Ok(runtime) => {
+                let ended = runtime.block_on(async {
+                    if signals == Signals::Handled
+                        && let Err(error) = forward_signals(&commands)
+                    {
+                        return Ended::StartFailed(format!("signals-not-handled: {}", error.kind()));
+                    }
+                    Supervisor::new(inputs).run(&mut received).await
+                });
+                // A resolver that does not answer holds back no stop (START-13).
+                runtime.shutdown_background();
+                ended
+            }
             Err(error) => Ended::StartFailed(format!("runtime-failed: {}", error.kind())),
         };
         match &ended {
@@ -172,19 +185,13 @@ pub struct Running {
 impl Running {
     /// Stops the relay, leaves the process alive and releases both signals (START-20, START-21).
     pub fn stop(&self) -> Ended {
+        // One caller at a time: a second command would be the second signal.
+        let thread = self.thread.lock().expect("no holder of the thread panics").take();
+        let Some(thread) = thread else { return Ended::Stopped };
         let _ = self.commands.try_send(Command::Stop);
-        let ended = self.wait();
+        let ended = thread.join().unwrap_or(Ended::StopFailed);
         release_signals();
         ended
-    }
-
-    fn wait(&self) -> Ended {
-        let thread = self.thread.lock().expect("no holder of the thread panics").take();
-        match thread.map(JoinHandle::join) {
-            Some(Ok(ended)) => ended,
-            Some(Err(_)) => Ended::StopFailed,
-            None => Ended::Stopped,
-        }
     }
 }
 

@@ -107,6 +107,7 @@ pub struct Supervisor {
     events: (mpsc::Sender<Event>, mpsc::Receiver<Event>),
     answers: (mpsc::Sender<Answered>, mpsc::Receiver<Answered>),
     exchanging: bool,
+    resolving: usize,
     opened: bool,
     stopping: Option<Stopping>,
     start_failed_by: Option<String>,
@@ -138,6 +139,7 @@ impl Supervisor {
             events: mpsc::channel(EVENT_QUEUE),
             answers: mpsc::channel(EVENT_QUEUE),
             exchanging: false,
+            resolving: 0,
             opened: false,
             stopping: None,
             start_failed_by: None,
@@ -251,8 +253,11 @@ impl Supervisor {
                 stopping::Action::Tell(role) => {
                     // A new dial is refused from here on; relayd's copy of the socket goes with it.
                     self.listener.close();
-                    if let Some(process) = &self.workers[&role].process {
-                        let _ = process.tell(ToWorker::Stop, Vec::new());
+                    if let Some(process) = &self.workers[&role].process
+                        && process.tell(ToWorker::Stop, Vec::new()).is_err()
+                    {
+                        warn!(worker = role.name(), "the worker takes no message and is killed");
+                        process.kill();
                     }
                 }
                 stopping::Action::Kill(role) => {
@@ -339,10 +344,16 @@ impl Supervisor {
             return;
         }
         match happened {
+            Happened::Said(_) if worker.supervision.is_dying() => {}
             Happened::Said(said) => self.said(role, said).await,
             Happened::LinkEnded(link) => {
                 debug!(worker = role.name(), "the link ended: {link}");
-                if link != coreflow_ipc::link::LinkError::Closed {
+                if self.stopping.is_some() {
+                    // Without its link it can neither be told nor say that it stopped.
+                    if let Some(process) = worker.process.as_ref().filter(|process| !process.has_stopped()) {
+                        process.kill();
+                    }
+                } else if link != coreflow_ipc::link::LinkError::Closed {
                     self.fail(role, &link.to_string());
                 }
             }
@@ -417,7 +428,7 @@ impl Supervisor {
         let mono = self.mono();
         let worker = self.workers.get_mut(&role).expect("each role has its worker");
         let process = worker.process.take().expect("the death is of the living process");
-        let said_stopped = process.gate.phase() == crate::permitted::Phase::Stopped;
+        let said_stopped = process.has_stopped();
         if role == Role::Relayd {
             self.listener.unserved(mono);
             self.exchanging = false;

@@ -140,14 +140,16 @@ impl Supervision {
             (Phase::Starting { since }, Event::Tick) if since + HELLO_BOUND <= mono => {
                 self.kill(since, Why::NoHello)
             }
+            // Whoever was not looked at for so long was not asked either: the machine was paused, and what
+            // the worker answered may still wait to be read.
+            (Phase::Alive { since, pinged, ping_at, .. }, Event::Tick) if ping_at + PING_INTERVAL <= mono => {
+                self.phase = Phase::Alive { since, pinged, ping_at, heard: mono };
+                self.ping(mono)
+            }
             (Phase::Alive { since, heard, .. }, Event::Tick) if heard + PONG_BOUND <= mono => {
                 self.kill(since, Why::NoPong)
             }
-            (Phase::Alive { since, pinged, ping_at, heard }, Event::Tick) if ping_at <= mono => {
-                let pinged = pinged + 1;
-                self.phase = Phase::Alive { since, pinged, ping_at: mono + PING_INTERVAL, heard };
-                Some(Action::Ping(pinged))
-            }
+            (Phase::Alive { ping_at, .. }, Event::Tick) if ping_at <= mono => self.ping(mono),
             (Phase::Waiting { until }, Event::Tick) if until <= mono => {
                 self.restarts += 1;
                 self.start(mono)
@@ -161,6 +163,18 @@ impl Supervision {
                 Event::Wanted | Event::Greeted | Event::Ponged(_) | Event::Died | Event::Failed | Event::Tick,
             ) => None,
         }
+    }
+
+    /// Whether it was killed and has not died yet: nothing that it still says counts.
+    pub fn is_dying(&self) -> bool {
+        matches!(self.phase, Phase::Dying { .. })
+    }
+
+    fn ping(&mut self, mono: Duration) -> Option<Action> {
+        let Phase::Alive { pinged, ping_at, .. } = &mut self.phase else { return None };
+        *pinged += 1;
+        *ping_at = mono + PING_INTERVAL;
+        Some(Action::Ping(*pinged))
     }
 
     fn start(&mut self, mono: Duration) -> Option<Action> {
@@ -233,6 +247,26 @@ mod tests {
         assert_eq!(worker.handle(Event::Tick, 3 * PING_INTERVAL), Some(Action::Ping(3)));
         let silent = PING_INTERVAL + PONG_BOUND;
         assert_eq!(worker.handle(Event::Tick, silent), Some(Action::Kill(Why::NoPong)));
+    }
+
+    /// A machine that was paused asks before it judges.
+    #[test]
+    fn a_pause_of_the_whole_machine_kills_nobody() {
+        let mut worker = started();
+        worker.handle(Event::Greeted, Duration::ZERO);
+        assert_eq!(worker.handle(Event::Tick, PING_INTERVAL), Some(Action::Ping(1)));
+        let resumed = 3600 * 1000 * MS;
+        assert_eq!(worker.handle(Event::Tick, resumed), Some(Action::Ping(2)));
+        assert_eq!(worker.handle(Event::Ponged(2), resumed + MS), None);
+        let mut silent = resumed;
+        let killed = loop {
+            silent += PING_INTERVAL;
+            match worker.handle(Event::Tick, silent) {
+                Some(Action::Ping(_)) => {}
+                other => break other,
+            }
+        };
+        assert_eq!((killed, silent), (Some(Action::Kill(Why::NoPong)), resumed + 4 * PING_INTERVAL));
     }
 
     #[test]

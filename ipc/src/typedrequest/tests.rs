@@ -95,6 +95,21 @@ fn what_is_no_envelope_is_named() {
         ("{}", Malformed::NoCorrelation),
         (r#"{"correlation":{"id":7,"phase":"request"}}"#, Malformed::NoCorrelation),
         (r#"{"correlation":{"id":"","phase":"request"}}"#, Malformed::NoCorrelation),
+        (
+            &format!(r#"{{"correlation":{{"id":"{}","phase":"request"}}}}"#, "x".repeat(257)),
+            Malformed::NoCorrelation,
+        ),
+        (
+            &format!(
+                r#"{{"method":"m","request":{{}},"requestInstanceId":"{}",{correlation}}}"#,
+                "x".repeat(257)
+            ),
+            Malformed::NoCorrelation,
+        ),
+        (
+            &format!(r#"{{"method":"{}","request":{{}},{correlation}}}"#, "x".repeat(257)),
+            Malformed::NoRequest,
+        ),
         (r#"{"correlation":{"id":"c","phase":"other"}}"#, Malformed::UnknownPhase),
         (&format!(r#"{{"method":"m",{correlation}}}"#), Malformed::NoRequest),
         (&format!(r#"{{"method":"m","request":null,{correlation}}}"#), Malformed::NoRequest),

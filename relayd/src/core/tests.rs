@@ -1,9 +1,6 @@
 //! The machines together: what Cloudly, the nodes, the supervisor and the log see of each event.
 
-use std::{
-    fmt::Write as _,
-    sync::{Arc, Mutex},
-};
+use std::{cell::RefCell, fmt::Write as _, sync::Once};
 
 use bytes::Bytes;
 use coreflow_ipc::{
@@ -12,7 +9,7 @@ use coreflow_ipc::{
     secret::SecretText,
     typedrequest::{Answer, Body, Envelope, Ids, Outcome, PeerError, Request, plain_refusal, read},
 };
-use tracing::{field::Visit, span, subscriber::with_default};
+use tracing::{field::Visit, span, subscriber::set_global_default};
 
 use super::*;
 use crate::{
@@ -193,6 +190,7 @@ struct Script {
 
 impl Script {
     fn resumed(kept: Kept) -> Self {
+        listen();
         Self { core: Core::resume(kept), now: Now { wall: 1_000, mono: Duration::ZERO }, connection: 1 }
     }
 
@@ -300,9 +298,19 @@ fn node_registration() -> String {
     format!(r#"{{"protocol":{OFFER},"nodeId":"n"}}"#)
 }
 
-/// Keeps what is logged on this thread, one line an event.
-#[derive(Default)]
-struct Recorder(Mutex<Vec<String>>);
+thread_local! {
+    /// What this thread logs, one line an event, while [`logged`] listens.
+    static LINES: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+}
+
+/// The process's one subscriber. It is there before the first event of any test: an event that is first
+/// met without a listener may stay unheard for good.
+struct Recorder;
+
+fn listen() {
+    static LISTENING: Once = Once::new();
+    LISTENING.call_once(|| set_global_default(Recorder).expect("nobody else sets one"));
+}
 
 struct Line(String);
 
@@ -328,7 +336,7 @@ impl tracing::Subscriber for Recorder {
     fn event(&self, event: &tracing::Event<'_>) {
         let mut line = Line(event.metadata().level().to_string());
         event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
+        LINES.with_borrow_mut(|lines| lines.iter_mut().for_each(|lines| lines.push(line.0.clone())));
     }
 
     fn enter(&self, _: &span::Id) {}
@@ -338,9 +346,9 @@ impl tracing::Subscriber for Recorder {
 
 /// What `run` logs, and what it returns.
 fn logged<T>(run: impl FnOnce() -> T) -> (Vec<String>, T) {
-    let recorder = Arc::new(Recorder::default());
-    let result = with_default(Arc::clone(&recorder), run);
-    let lines = std::mem::take(&mut *recorder.0.lock().unwrap());
+    LINES.set(Some(Vec::new()));
+    let result = run();
+    let lines = LINES.take().expect("only this function takes them");
     (lines, result)
 }
 

@@ -14,6 +14,7 @@ use http::{
 use http_body_util::Full;
 use hyper::{body::Incoming, server::conn, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tracing::debug;
 
@@ -29,11 +30,17 @@ const HEADERS: usize = 64;
 /// Requests that one h2 connection may have open.
 const H2_STREAMS: u32 = 64;
 
-/// Serves one connection to its end.
-pub(super) async fn serve<S: Transport>(stream: S, h2: bool, sockets: Arc<Sockets>) {
+/// Serves one connection to its end; a socket that it becomes keeps its `place` until that ends too.
+pub(super) async fn serve<S: Transport>(
+    stream: S,
+    h2: bool,
+    sockets: Arc<Sockets>,
+    place: OwnedSemaphorePermit,
+) {
     let io = TokioIo::new(stream);
+    let place = Arc::new(place);
     let service = service_fn(move |request| {
-        let answer = answer(request, &sockets);
+        let answer = answer(request, &sockets, &place);
         async move { Ok::<_, Infallible>(answer) }
     });
     let ended = if h2 {
@@ -60,7 +67,11 @@ pub(super) async fn serve<S: Transport>(stream: S, h2: bool, sockets: Arc<Socket
     }
 }
 
-fn answer(mut request: Request<Incoming>, sockets: &Arc<Sockets>) -> Response<Full<Bytes>> {
+fn answer(
+    mut request: Request<Incoming>,
+    sockets: &Arc<Sockets>,
+    place: &Arc<OwnedSemaphorePermit>,
+) -> Response<Full<Bytes>> {
     let refusal = refuse_head(request.version(), request.method(), request.uri().path(), request.headers());
     if let Some(refusal) = refusal {
         return refusal;
@@ -68,7 +79,7 @@ fn answer(mut request: Request<Incoming>, sockets: &Arc<Sockets>) -> Response<Fu
     let accept = accept_key(request.headers()).expect("a head that is not refused is an upgrade with a key");
     let protocol = first_protocol(request.headers());
     let upgrade = hyper::upgrade::on(&mut request);
-    sockets.open(upgrade);
+    sockets.open(upgrade, Arc::clone(place));
     let mut response = Response::new(Full::default());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();

@@ -84,8 +84,8 @@ impl Sockets {
         }
     }
 
-    /// Runs the socket that `upgrade` becomes.
-    pub(super) fn open(self: &Arc<Self>, upgrade: OnUpgrade) {
+    /// Runs the socket that `upgrade` becomes, which keeps its `place` among the connections.
+    pub(super) fn open(self: &Arc<Self>, upgrade: OnUpgrade, place: Arc<OwnedSemaphorePermit>) {
         let sockets = Arc::clone(self);
         tokio::spawn(async move {
             let Ok(Ok(upgraded)) = timeout(HEAD_BUDGET, upgrade).await else {
@@ -103,6 +103,7 @@ impl Sockets {
             let ended = websocket::run(stream, inlet, LIMITS, receiver).await;
             debug!(socket, class = ended.class(), "a node's socket ended");
             let _ = sockets.events.send(FromListener::Closed { socket }).await;
+            drop(place);
         });
     }
 }

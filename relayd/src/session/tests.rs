@@ -92,6 +92,23 @@ fn a_denied_renewal_keeps_the_session() {
     }
 }
 
+/// SES-09, SES-20: a session that is lost while its identity is renewed waits for that very answer, and
+/// asks for no second identity beside it.
+#[test]
+fn a_session_lost_during_a_renewal_asks_once() {
+    let mut script = Script::standing();
+    assert_eq!(script.pass(55 * 60_000 * MS), [Action::AskIdentity]);
+    assert_eq!(script.on(Event::Closed { connection: 1 }), [Action::Lost]);
+    assert_eq!(script.pass(500 * MS), [], "the first ask is still open");
+    assert_eq!(script.grant(HOUR), [Action::Dial { connection: 2 }]);
+    let mut script = Script::standing();
+    script.pass(55 * 60_000 * MS);
+    script.on(Event::Closed { connection: 1 });
+    script.pass(500 * MS);
+    assert_eq!(script.on(Event::IdentityDenied), []);
+    assert_eq!(script.pass(1000 * MS), [Action::AskIdentity]);
+}
+
 /// SES-09: the wait before the next dial doubles up to a minute and starts over only after a session
 /// that proved itself.
 #[test]

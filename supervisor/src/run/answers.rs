@@ -16,6 +16,9 @@ use crate::{
     supervision,
 };
 
+/// Resolutions that may be under way for relayd.
+const RESOLUTIONS: usize = 4;
+
 /// What a task of the supervisor brought back for relayd.
 pub(super) enum Answered {
     Identity { process: u64, id: AskId, result: Result<Identity, ExchangeError> },
@@ -27,10 +30,14 @@ impl Supervisor {
     pub(super) async fn said_by_relayd(&mut self, message: FromRelayd) {
         match message {
             FromRelayd::Worker(_) => {}
+            // A relay that stops opens nothing any more.
+            FromRelayd::AskListenerFacts { .. } | FromRelayd::AskListener { .. } | FromRelayd::Open
+                if self.stopping.is_some() => {}
             FromRelayd::AskIdentity { id } => self.ask_identity(id),
             FromRelayd::AskAddresses { id } => self.ask_addresses(id),
             FromRelayd::AskListenerFacts { id, relay_origin } => self.ask_listener_facts(id, relay_origin),
             FromRelayd::AskListener { id } => self.ask_listener(id),
+            FromRelayd::Waiting { .. } | FromRelayd::Readiness { .. } if !self.may_state() => {}
             FromRelayd::Waiting { what } => {
                 let what: String = what.chars().take(200).collect();
                 info!("not ready: waiting for {what}");
@@ -71,11 +78,27 @@ impl Supervisor {
         });
     }
 
+    /// What relayd states costs it its share of the log, like a record.
+    fn may_state(&mut self) -> bool {
+        let mono = self.mono();
+        let relayd = self.workers.get_mut(&Role::Relayd).and_then(|worker| worker.process.as_mut());
+        relayd.is_some_and(|process| process.budget.admit(mono))
+    }
+
     fn ask_addresses(&mut self, id: AskId) {
+        if self.resolving >= RESOLUTIONS {
+            return self.fail(Role::Relayd, "it asks for more addresses than are being resolved");
+        }
+        self.resolving += 1;
+        let tls = self.cloudly.is_tls();
         let (host, port) = (self.cloudly.host(), self.cloudly.port());
         let (answers, process) = (self.answers.0.clone(), self.relayd_process());
         tokio::spawn(async move {
             let result = exchange::resolve(&host, port).await.map_err(|error| error.to_string());
+            // Without TLS an identity goes to this host alone, whatever its name resolves to.
+            let result = result.map(|addresses| {
+                addresses.into_iter().filter(|address| tls || address.ip().is_loopback()).collect()
+            });
             let _ = answers.send(Answered::Addresses { process, id, result }).await;
         });
     }
@@ -110,6 +133,9 @@ impl Supervisor {
     }
 
     pub(super) fn answered(&mut self, answered: Answered) {
+        if matches!(answered, Answered::Addresses { .. }) {
+            self.resolving -= 1;
+        }
         let process = match &answered {
             Answered::Identity { process, .. }
             | Answered::Addresses { process, .. }
@@ -124,6 +150,7 @@ impl Supervisor {
                 let answer = result.map(|addresses| addresses.iter().map(SocketAddr::ip).collect());
                 self.tell_relayd(ToRelayd::AnswerAddresses { id, answer }, Vec::new());
             }
+            Answered::Bind { .. } if self.stopping.is_some() => {}
             Answered::Bind { id, result, .. } => self.bind(id, result),
         }
     }
