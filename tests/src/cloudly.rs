@@ -24,6 +24,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::authority::{Authority, server_config};
 use crate::carrier::{CallFailure, Carrier};
 use crate::envelope::{Message, Outcome};
+use crate::free_port::free_port;
 use crate::waiting::{BOUND, Change, Late, poll};
 
 pub use record::Call;
@@ -64,7 +65,7 @@ impl Cloudly {
             change: Change::default(),
             acceptor: TlsAcceptor::from(tls),
         });
-        let listener = serving::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
+        let listener = serving::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())))
             .expect("the system has a free TCP port");
         let port = listener.local_addr().expect("a bound socket has an address").port();
         let task = tokio::spawn(serving::listen(shared.clone(), listener));

@@ -1,15 +1,24 @@
-//! Ports from the system: a port nobody listens on at the moment of asking.
+//! Ports for the relay and its peers: nobody listens on them when they are given, and the kernel hands
+//! none of them to an outgoing connection, which could take a port between its choice and its use.
 
 use std::net::{Ipv4Addr, TcpListener};
 
-/// A TCP port of 127.0.0.1 that was free when asked for. The kernel hands such ports out in
-/// turn, so two callers in a row do not get the same one.
+/// Below what the kernel gives outgoing connections by default, above what services use.
+const FIRST: u16 = 10_240;
+const COUNT: u16 = 32_768 - FIRST;
+
+/// A TCP port of 127.0.0.1 that was free when asked for, drawn at random: callers in other processes
+/// draw from the same range.
 ///
 /// # Panics
-/// When the system has no free port left.
+/// When no port of the range is free.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the system has a free TCP port");
-    listener.local_addr().expect("a bound socket has an address").port()
+    let free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    let mut draws = (0..1000).map(|_| {
+        let random = getrandom::u32().expect("the system gives randomness");
+        FIRST + u16::try_from(random % u32::from(COUNT)).expect("a remainder is below its divisor")
+    });
+    draws.find(free).expect("a port of the range is free")
 }
 
 #[cfg(test)]

@@ -240,7 +240,12 @@ impl Relay {
     /// [`Late`].
     pub async fn wait_line(&self, part: &str) -> Result<Line, Late> {
         let look = || lock(&self.lines).iter().find(|line| line.text.contains(part)).cloned();
-        self.change.until(BOUND, &format!("line of the relay with \"{part}\""), look).await
+        let waited = self.change.until(BOUND, &format!("line of the relay with \"{part}\""), look).await;
+        if waited.is_err() {
+            // What the relay said instead tells why.
+            self.lines().iter().for_each(|line| eprintln!("relay: {}", line.text));
+        }
+        waited
     }
 
     /// Waits until the listener is open.
