@@ -15,6 +15,7 @@ use crate::{
 
 pub mod peers;
 pub mod pulld;
+pub mod readiness;
 pub mod relayd;
 pub mod vpnd;
 

@@ -22,7 +22,7 @@ use crate::{
     forwarder::{self, Forwarder, Socket},
     pending::{Due, Ended, Pending},
     protocol::{Kind, compatible, refused_by_cloudly},
-    readiness::{Hop, Readiness},
+    readiness::{Hop, Readiness, Refusal},
     refusals::PROTOCOL_REFUSED,
     registration::{self, Answered, Registration},
     session::{self, Announced, Connection, Session},
@@ -129,7 +129,7 @@ pub enum Effect {
     /// Say what was kept: once it is said, a restart of this process does not undo it.
     State(Statement),
     /// What blocks the hops changed.
-    Readiness(Vec<String>),
+    Readiness(Vec<Refusal>),
     /// Nothing is in flight any more: the relay may end.
     Drained,
 }
@@ -142,7 +142,7 @@ pub struct Core {
     continuity: Continuity,
     readiness: Readiness,
     /// What this process stated of it; a relayd that resumes parked states that first (PROT-33).
-    stated: Vec<String>,
+    stated: Vec<Refusal>,
     calls: Pending<Purpose>,
     identity: Option<Identity>,
     served: Option<Served>,
@@ -224,10 +224,10 @@ impl Core {
             Event::Stop => self.stopping = true,
             Event::Tick => self.tick(&mut turn),
         }
-        let lines = self.readiness.lines();
-        if lines != self.stated {
-            self.stated.clone_from(&lines);
-            turn.effects.push(Effect::Readiness(lines));
+        let refusals = self.readiness.check();
+        if refusals != self.stated {
+            self.stated.clone_from(&refusals);
+            turn.effects.push(Effect::Readiness(refusals));
         }
         if self.stopping && !self.drained && self.forwarder.pushes_in_flight() == 0 {
             // Cloudly's requests are answered; the session goes last (START-22, START-24).

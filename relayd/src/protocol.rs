@@ -1,7 +1,10 @@
 //! Protocol offers, judged before a body is validated, a bearer travels or anything is forwarded
 //! (PROT-12, PROT-13).
 
-use coreflow_ipc::typedrequest::{Body, Outcome, refusal};
+use coreflow_ipc::{
+    messages::readiness::Offers,
+    typedrequest::{Body, Outcome, refusal},
+};
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 
@@ -59,6 +62,11 @@ pub struct Disagreement {
 }
 
 impl Disagreement {
+    /// Both offers, as readiness states them (PROT-24).
+    pub fn offers(&self) -> Offers {
+        Offers { own: self.own.stated(), peer: self.peer.map(|peer| peer.stated()) }
+    }
+
     /// The line that states why.
     pub fn line(&self) -> String {
         let own = &self.own;

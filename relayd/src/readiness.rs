@@ -5,43 +5,9 @@
 
 use std::collections::BTreeMap;
 
+pub use coreflow_ipc::messages::readiness::{Hop, Refusal};
+
 use crate::protocol::Disagreement;
-
-/// A place where the relay negotiates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Hop {
-    /// The registration of the Cloudly session.
-    CloudlyClient,
-    /// The registration of the relay on it.
-    ClusterRelayRegistration,
-    /// The nodes.
-    PalletRuntime,
-    /// The cluster ingress.
-    ClusterIngress,
-}
-
-impl Hop {
-    /// The hop's name in `refusals`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::CloudlyClient => "cloudlyClient",
-            Self::ClusterRelayRegistration => "clusterRelayRegistration",
-            Self::PalletRuntime => "palletRuntime",
-            Self::ClusterIngress => "clusterIngress",
-        }
-    }
-}
-
-/// One entry of `refusals`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// The hop that cannot serve.
-    pub hop: Hop,
-    /// The two offers, or `None` when only an answer was not the contract's (PROT-24, PROT-25).
-    pub refusal: Option<Disagreement>,
-    /// Why, in one line.
-    pub line: String,
-}
 
 /// What blocks the relay's hops; empty is ready.
 #[derive(Debug, Default)]
@@ -80,27 +46,18 @@ impl Readiness {
     }
 
     /// `checkReadiness()`: every entry that stands, in the order of the hops.
-    pub fn check(&self) -> Vec<Entry> {
-        let offers = self.offers.iter().map(|(hop, disagreement)| Entry {
+    pub fn check(&self) -> Vec<Refusal> {
+        let offers = self.offers.iter().map(|(hop, disagreement)| Refusal {
             hop: *hop,
-            refusal: Some(*disagreement),
+            refusal: Some(disagreement.offers()),
             line: disagreement.line(),
         });
-        let answers =
-            self.answers.iter().map(|(hop, line)| Entry { hop: *hop, refusal: None, line: line.clone() });
-        let parked = self.parked.iter().map(|line| Entry {
-            hop: Hop::ClusterRelayRegistration,
-            refusal: None,
-            line: line.clone(),
-        });
-        let mut entries: Vec<Entry> = offers.chain(answers).chain(parked).collect();
+        let unusable = |hop: Hop, line: &String| Refusal { hop, refusal: None, line: line.clone() };
+        let answers = self.answers.iter().map(|(hop, line)| unusable(*hop, line));
+        let parked = self.parked.iter().map(|line| unusable(Hop::ClusterRelayRegistration, line));
+        let mut entries: Vec<Refusal> = offers.chain(answers).chain(parked).collect();
         entries.sort_by_key(|entry| entry.hop);
         entries
-    }
-
-    /// The lines of [`Readiness::check`], each with its hop.
-    pub fn lines(&self) -> Vec<String> {
-        self.check().into_iter().map(|entry| format!("{}: {}", entry.hop.name(), entry.line)).collect()
     }
 }
 
@@ -124,7 +81,8 @@ mod tests {
         let refusals: Vec<bool> = readiness.check().iter().map(|entry| entry.refusal.is_some()).collect();
         assert_eq!(refusals, [true, false]);
         assert!(readiness.accept_offer(hop));
-        assert_eq!(readiness.lines(), ["clusterRelayRegistration: no credential"]);
+        let left: Vec<String> = readiness.check().iter().map(Refusal::to_string).collect();
+        assert_eq!(left, ["clusterRelayRegistration: no credential"]);
         assert!(readiness.usable_answer(hop));
         assert_eq!(readiness.check(), []);
     }

@@ -308,7 +308,7 @@ impl Relayd {
             Effect::Waiting(what) => self.supervisor.tell(FromRelayd::Waiting { what }).await,
             Effect::Keep(kept) => self.supervisor.tell(FromRelayd::Keep(kept)).await,
             Effect::State(statement) => statement.log(),
-            Effect::Readiness(lines) => self.supervisor.tell(FromRelayd::Readiness { lines }).await,
+            Effect::Readiness(refusals) => self.supervisor.tell(FromRelayd::Readiness { refusals }).await,
             Effect::Drained => self.drained = true,
         }
     }

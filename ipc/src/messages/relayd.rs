@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use bincode::{Decode, Encode};
 
-use super::{FromWorker, ToWorker, message};
+use super::{FromWorker, ToWorker, message, readiness::Refusal};
 use crate::{
     asks::AskId,
     secret::SecretText,
@@ -174,10 +174,10 @@ pub enum FromRelayd {
     Open,
     /// What the supervisor keeps beyond this process.
     Keep(Kept),
-    /// What blocks a hop, one line each; empty when the relay is ready (PROT-21).
+    /// What blocks the hops; empty when nothing does (PROT-21).
     Readiness {
-        /// At most one line per hop and kind.
-        lines: Vec<String>,
+        /// At most one per hop and kind, in the order of the hops.
+        refusals: Vec<Refusal>,
     },
     /// The start cannot succeed (START-15).
     StartFailed {

@@ -166,10 +166,18 @@ mod tests {
     use super::*;
     use crate::confine::refuse_on_this_thread;
 
-    /// The line of flags in `/proc/self/smaps` of the mapping that starts at `start`.
-    fn flags_of(start: *const u8) -> Option<String> {
+    /// The line of flags in `/proc/self/smaps` of the mapping that contains `at`; neighbours of the same
+    /// flags are one mapping to the kernel.
+    fn flags_of(at: *const u8) -> Option<String> {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-        let mut lines = maps.lines().skip_while(|line| !line.starts_with(&format!("{:x}-", start.addr())));
+        let contains = |line: &&str| {
+            let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
+            let number = |text: &str| usize::from_str_radix(text, 16).ok();
+            range.is_some_and(|(from, to)| {
+                number(from).zip(number(to)).is_some_and(|(from, to)| (from..to).contains(&at.addr()))
+            })
+        };
+        let mut lines = maps.lines().skip_while(|line| !contains(line));
         lines.next()?;
         lines.find_map(|line| line.strip_prefix("VmFlags:").map(str::to_owned))
     }

@@ -1,5 +1,6 @@
 //! Protocol offers: what a build speaks and what it accepts.
 
+use coreflow_ipc::messages::readiness::StatedOffer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 /// `Release`: `major.minor.patch`, ordered by number.
@@ -50,6 +51,16 @@ pub struct Offer {
     pub release: Release,
     /// The oldest release of a peer that it serves.
     pub oldest_accepted_peer_release: Release,
+}
+
+impl Offer {
+    /// The offer as texts.
+    pub fn stated(&self) -> StatedOffer {
+        StatedOffer {
+            release: self.release.to_string(),
+            oldest_accepted_peer_release: self.oldest_accepted_peer_release.to_string(),
+        }
+    }
 }
 
 #[cfg(test)]

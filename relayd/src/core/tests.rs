@@ -118,7 +118,7 @@ fn did(effect: Effect) -> Option<Did> {
         Effect::Dispatchable(dispatchable) => Did::Dispatchable(dispatchable),
         Effect::Waiting(what) => Did::Waiting(what),
         Effect::Keep(kept) => Did::Keep(kept),
-        Effect::Readiness(lines) => Did::Readiness(lines),
+        Effect::Readiness(refusals) => Did::Readiness(refusals.iter().map(ToString::to_string).collect()),
         Effect::Drained => Did::Drained,
     })
 }

@@ -6,7 +6,10 @@ use std::{net::SocketAddr, sync::Arc};
 use coreflow_ipc::{
     asks::AskId,
     hello::Role,
-    messages::relayd::{FromRelayd, Identity, IdentityDenied, ToRelayd},
+    messages::{
+        readiness::Refusal,
+        relayd::{FromRelayd, Identity, IdentityDenied, ToRelayd},
+    },
 };
 use tracing::{debug, error, info, warn};
 
@@ -49,7 +52,7 @@ impl Supervisor {
                     self.fail(Role::Relayd, &violation.to_string());
                 }
             }
-            FromRelayd::Readiness { lines } => self.readiness(&lines),
+            FromRelayd::Readiness { refusals } => self.readiness(&refusals),
             FromRelayd::StartFailed { cause } => self.start_failed(cause),
         }
     }
@@ -205,10 +208,10 @@ impl Supervisor {
         }
     }
 
-    fn readiness(&mut self, lines: &[String]) {
-        match lines.first() {
-            Some(line) => {
-                let line: String = line.chars().take(300).collect();
+    fn readiness(&mut self, refusals: &[Refusal]) {
+        match refusals.first() {
+            Some(refusal) => {
+                let line: String = refusal.to_string().chars().take(300).collect();
                 self.notify.status(&format!("not ready: {line}"));
             }
             None if self.opened => self.notify.status("open for Cloudly dispatch"),
