@@ -46,6 +46,16 @@ pub const SESSION_PING: Duration = Duration::from_secs(20);
 /// Silence on a node's socket after which a ping is sent, and then after which it is closed.
 pub const NODE_PING: Duration = Duration::from_secs(45);
 
+/// Longest lead of a certificate's renewal before its end (XTR-12); shorter-lived ones have a third of
+/// their time.
+pub const CERTIFICATE_LEAD_LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+/// First wait before a certificate is asked for again, and every one after its end (XTR-12).
+pub const CERTIFICATE_RETRY_FIRST: Duration = Duration::from_secs(60);
+/// Longest wait before a certificate is asked for again (XTR-12).
+pub const CERTIFICATE_RETRY_LONGEST: Duration = Duration::from_secs(3600);
+/// Shortest wait before a certificate is asked for again, however near its end is.
+pub const CERTIFICATE_RETRY_SHORTEST: Duration = Duration::from_secs(5);
+
 /// Spacing of the closes that make nodes register again (OUT-06).
 pub const RECARRY_SPACING: Duration = Duration::from_millis(75);
 /// All of these closes fit into this window (OUT-07).

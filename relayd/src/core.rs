@@ -12,13 +12,11 @@ use coreflow_ipc::{
 use tracing::{debug, info, warn};
 
 use crate::{
+    certificate::{Chain, Loaded, renewal::Renewal},
     cluster::{Origin, Served},
     constants::CALL_BUDGET,
     continuity::Continuity,
-    contract::{
-        cluster::GetCertificate,
-        identity::{Identified, RegisterSession, SessionRegistered},
-    },
+    contract::identity::{Identified, RegisterSession, SessionRegistered},
     forwarder::{self, Forwarder, Socket},
     pending::{Due, Ended, Pending},
     protocol::{Kind, compatible, refused_by_cloudly},
@@ -30,6 +28,7 @@ use crate::{
 
 mod announcing;
 mod calls;
+mod certificate;
 mod notes;
 mod routing;
 
@@ -48,6 +47,8 @@ pub struct Endpoint {
     pub listen_port: u16,
     /// The origin that the listener terminates.
     pub origin: Origin,
+    /// The certificate that it began with.
+    pub certificate: Chain,
     /// The configured hub, if there is one.
     pub vpn: Option<VpnFacts>,
 }
@@ -128,6 +129,8 @@ pub enum Effect {
     Keep(Kept),
     /// Say what was kept: once it is said, a restart of this process does not undo it.
     State(Statement),
+    /// Serve another certificate from the next handshake on (XTR-08).
+    Serve(Loaded),
     /// What blocks the hops changed.
     Readiness(Vec<Refusal>),
     /// Nothing is in flight any more: the relay may end.
@@ -147,6 +150,7 @@ pub struct Core {
     identity: Option<Identity>,
     served: Option<Served>,
     endpoint: Option<Endpoint>,
+    renewal: Renewal,
     stopping: bool,
     drained: bool,
 }
@@ -169,6 +173,7 @@ impl Core {
             identity: None,
             served: None,
             endpoint: None,
+            renewal: Renewal::default(),
             stopping: false,
             drained: false,
         }
@@ -182,6 +187,7 @@ impl Core {
             self.forwarder.next_deadline(),
             self.continuity.next_deadline(),
             self.calls.next_deadline(),
+            self.certificate_deadline(now),
         ]
         .into_iter()
         .flatten()
@@ -218,6 +224,7 @@ impl Core {
                 if endpoint.vpn.is_some() {
                     warn!("the managed VPN hub is configured, but this version serves and advertises none");
                 }
+                self.renewal.serves(endpoint.certificate.term, turn.now, turn.random);
                 self.endpoint = Some(*endpoint);
                 self.register(registration::Event::Listening, &mut turn);
             }
@@ -333,6 +340,7 @@ impl Core {
         match ended.purpose {
             Purpose::Announce(connection) => self.announced(connection, &answered, turn),
             Purpose::Register => self.register(registration::Event::Answered(answered), turn),
+            Purpose::RenewCertificate => self.certificate_answered(&answered, turn),
             Purpose::Observe => match answered {
                 Answered::Response(body) => self.observe(&body),
                 Answered::Refused(error) => {
@@ -390,15 +398,11 @@ impl Core {
             let result = Err(CallFailure::Failed("no-session".to_owned()));
             return turn.effects.push(Effect::Answer { read, result });
         };
-        let identity = calls::document(identity);
-        let (method, body) = match &read.call {
-            OwnCall::ClusterConfig => ("getClusterConfig", Body::of(&Identified { identity: &identity })),
-            OwnCall::Certificate { domain } => (
-                "getCertificateForDomain",
-                Body::of(&GetCertificate { identity: &identity, domain_name: domain, kind: "ssl" }),
-            ),
+        let body = match &read.call {
+            OwnCall::ClusterConfig => Body::of(&Identified { identity: &calls::document(identity) }),
+            OwnCall::Certificate { domain } => calls::get_certificate(identity, domain),
         };
-        self.call(connection, method, body, Purpose::Read(read), turn);
+        self.call(connection, read.call.method(), body, Purpose::Read(read), turn);
     }
 
     fn recarry(&mut self, turn: &mut Turn) {
@@ -418,6 +422,7 @@ impl Core {
         self.register(registration::Event::Tick, turn);
         self.forward(forwarder::Event::Tick, turn);
         self.recarry(turn);
+        self.renew_certificate(turn);
         while let Some(due) = self.calls.due(turn.now) {
             match due {
                 Due::Resend { frame, .. } => {

@@ -201,6 +201,11 @@ impl Session {
         }
     }
 
+    /// Whether the relay is parked (SES-14).
+    pub fn parked(&self) -> bool {
+        matches!(self.phase, Phase::Parked { .. })
+    }
+
     /// When [`Event::Tick`] is due, on the monotonic clock.
     pub fn next_deadline(&self, now: Now) -> Option<Duration> {
         match self.phase {

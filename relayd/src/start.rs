@@ -4,10 +4,7 @@
 //! What Cloudly refuses or fails to answer is asked again with a bounded backoff; what cannot succeed
 //! ends the start by name.
 
-use std::sync::Arc;
-
 use coreflow_ipc::{backoff::Backoff, messages::relayd::FromRelayd, now::Clock, typedrequest::Body};
-use rustls::ServerConfig;
 use tokio::{
     net::TcpListener,
     sync::{mpsc, oneshot, watch},
@@ -16,7 +13,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use crate::{
-    certificate,
+    certificate::Loaded,
     cluster::{self, Origin, Published, Served},
     constants::{RECONNECT_FIRST, RECONNECT_LONGEST},
     contract::cluster::CertificateAnswer,
@@ -41,8 +38,8 @@ pub enum Started {
     Listening {
         /// Its socket.
         listener: TcpListener,
-        /// What it serves TLS with.
-        tls: Arc<ServerConfig>,
+        /// The certificate that it serves first.
+        certificate: Loaded,
         /// What is registered of it.
         endpoint: Endpoint,
     },
@@ -102,7 +99,7 @@ impl Start {
         let call = OwnCall::Certificate { domain: domain.clone() };
         let read = |body: &Body| body.read::<CertificateAnswer>().map_err(|error| error.to_string());
         let answer = self.read(call, read).await;
-        let tls = certificate::server_config(&answer.certificate, &domain, self.clock.now().wall)
+        let certificate = Loaded::check(&answer.certificate, &domain, self.clock.now().wall)
             .map_err(|refused| refused.to_string())?;
         drop(answer);
         let (address, socket) = self.supervisor.ask_listener().await?;
@@ -114,19 +111,17 @@ impl Start {
             listen_address: address.ip().to_string(),
             listen_port: address.port(),
             origin,
+            certificate: certificate.chain(),
             vpn: facts.vpn,
         };
-        let _ = self.started.send(Started::Listening { listener, tls, endpoint }).await;
+        let _ = self.started.send(Started::Listening { listener, certificate, endpoint }).await;
         Ok(())
     }
 
     /// Reads until Cloudly answers with what `parse` can read.
     async fn read<T>(&mut self, call: OwnCall, parse: impl Fn(&Body) -> Result<T, String>) -> T {
         let mut backoff = Backoff::new(RECONNECT_FIRST, RECONNECT_LONGEST);
-        let method = match &call {
-            OwnCall::ClusterConfig => "getClusterConfig",
-            OwnCall::Certificate { .. } => "getCertificateForDomain",
-        };
+        let method = call.method();
         loop {
             // Closed only when the relay ends, and this task with it.
             let _ = self.dispatchable.wait_for(|dispatchable| *dispatchable).await;

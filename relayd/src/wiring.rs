@@ -22,6 +22,7 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use crate::{
+    certificate::{self, Serving},
     constants::{CLOCK_LOOK, CLOSE_BUDGET, CORE_QUEUE, DIAL_BUDGET},
     core::{CallFailure, Core, Effect, Event, Read},
     forwarder::Socket,
@@ -85,6 +86,7 @@ struct Relayd {
     cloudly: Option<(Connection, Outlet)>,
     cloudly_behind: bool,
     dials: BTreeSet<Connection>,
+    serving: Option<Arc<Serving>>,
     nodes: BTreeMap<Socket, Outlet>,
     readers: BTreeMap<u64, oneshot::Sender<Result<Body, CallFailure>>>,
     next_read: u64,
@@ -111,6 +113,7 @@ impl Relayd {
             cloudly: None,
             cloudly_behind: false,
             dials: BTreeSet::new(),
+            serving: None,
             nodes: BTreeMap::new(),
             readers: BTreeMap::new(),
             next_read: 0,
@@ -200,7 +203,11 @@ impl Relayd {
         match started {
             Started::Document(served) => self.handle(Event::Started(served)).await,
             Started::WithoutListener => self.supervisor.tell(FromRelayd::Open).await,
-            Started::Listening { listener, tls, endpoint } => {
+            Started::Listening { listener, certificate, endpoint } => {
+                let serving = Arc::new(Serving::new(&certificate));
+                drop(certificate);
+                let tls = certificate::server_config(Arc::clone(&serving));
+                self.serving = Some(serving);
                 let (events, stop) = (self.listener.0.clone(), self.stop_accepting.subscribe());
                 tokio::spawn(listener::serve(listener, tls, events, stop));
                 self.supervisor.tell(FromRelayd::Open).await;
@@ -306,6 +313,11 @@ impl Relayd {
                 self.dispatchable.send_replace(dispatchable);
             }
             Effect::Waiting(what) => self.supervisor.tell(FromRelayd::Waiting { what }).await,
+            Effect::Serve(loaded) => {
+                if let Some(serving) = &self.serving {
+                    serving.replace(&loaded);
+                }
+            }
             Effect::Keep(kept) => self.supervisor.tell(FromRelayd::Keep(kept)).await,
             Effect::State(statement) => statement.log(),
             Effect::Readiness(refusals) => self.supervisor.tell(FromRelayd::Readiness { refusals }).await,

@@ -11,8 +11,9 @@ use std::{
 const PACKAGES: [&str; 6] = ["ipc", "supervisor", "relayd", "pulld", "vpnd", "tests"];
 
 /// The files that decide and may not act.
-const MACHINES: [&str; 9] = [
+const MACHINES: [&str; 10] = [
     "session.rs",
+    "certificate/renewal.rs",
     "registration.rs",
     "forwarder.rs",
     "continuity.rs",

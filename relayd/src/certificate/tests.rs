@@ -77,7 +77,7 @@ fn reason(certificate: &Certificate) -> Reason {
 }
 
 fn reason_at(certificate: &Certificate, wall: u64) -> Reason {
-    let refused = server_config(certificate, DOMAIN, wall).expect_err("the certificate is refused");
+    let Err(refused) = Loaded::check(certificate, DOMAIN, wall) else { panic!("the certificate is refused") };
     let text = format!("{refused} {refused:?}");
     assert!(text.contains(DOMAIN) && text.contains(refused.reason.words()), "{text}");
     assert!(text.starts_with("relay-certificate-refused: "), "{text}");
@@ -88,10 +88,15 @@ fn reason_at(certificate: &Certificate, wall: u64) -> Reason {
     refused.reason
 }
 
+fn served(certificate: &Certificate, wall: u64) -> Loaded {
+    Loaded::check(certificate, DOMAIN, wall).unwrap_or_else(|refused| panic!("{refused}"))
+}
+
 /// LIS-06, LIS-12, LIS-16: the right certificate loads, with both protocols of the one port.
 #[test]
 fn the_right_certificate_is_served() {
-    let config = server_config(&right(), DOMAIN, NOW).unwrap();
+    let loaded = served(&right(), NOW);
+    let config = server_config(Arc::new(Serving::new(&loaded)));
     assert_eq!(config.alpn_protocols, [b"h2".to_vec(), b"http/1.1".to_vec()]);
 }
 
@@ -106,7 +111,7 @@ fn what_else_is_served() {
         named(&["other.test", DOMAIN]),
         named(&["Relay.Test"]),
     ] {
-        assert!(server_config(&certificate, DOMAIN, NOW).is_ok());
+        served(&certificate, NOW);
     }
 }
 
@@ -127,13 +132,13 @@ fn an_expired_certificate_is_refused() {
     let certificate = Certificate { valid_until: NOW, ..right() };
     assert_eq!(reason(&certificate), Reason::Expired);
     let certificate = Certificate { valid_until: NOW + 1, ..right() };
-    assert!(server_config(&certificate, DOMAIN, NOW).is_ok());
+    served(&certificate, NOW);
     let authority = Authority::new("authority");
     let key = KeyPair::generate().unwrap();
     let over = authority.sign_for(&[DOMAIN], &key, (2029, 11), (2030, 1));
     let certificate = answered(over, &key);
     assert_eq!(reason(&certificate), Reason::Expired, "at its last second");
-    assert!(server_config(&certificate, DOMAIN, NOW - 1000).is_ok());
+    served(&certificate, NOW - 1000);
 }
 
 /// LIS-15: a time that has not begun is refused as well; so is an authority whose time is over.
@@ -210,4 +215,30 @@ fn the_contract_s_certificate_is_read_exactly() {
     let extra = answer.replace(r#""csr":"c""#, r#""csr":"c","more":1"#);
     let missing = answer.replace(r#","csr":"c""#, "");
     assert!(read(&extra).is_err() && read(&missing).is_err());
+}
+
+/// The term is the time in which the whole chain and Cloudly's own statement hold.
+#[test]
+fn the_term_is_that_of_the_whole_chain() {
+    let certificate = Certificate { valid_until: u64::MAX, ..right() };
+    let december = 1_890_777_600_000;
+    assert_eq!(served(&certificate, NOW).term, Term { begins: december, ends: december + 62 * DAY });
+    assert_eq!(served(&right(), NOW).term, Term { begins: december, ends: NOW + DAY });
+}
+
+/// XTR-08, XTR-10: what is replaced serves no further handshake, and its key is dropped with the last one
+/// that used it.
+#[test]
+fn a_replaced_key_is_dropped() {
+    let (former, next) = (served(&right(), NOW), served(&right(), NOW));
+    assert!(former.chain() == former.chain() && former.chain() != next.chain());
+    let serving = Serving::new(&former);
+    let (of_handshake, watched) = (Arc::clone(&serving.0.read().unwrap()), Arc::downgrade(&former.key));
+    serving.replace(&next);
+    assert_eq!(serving.0.read().unwrap().cert, next.key.cert);
+    drop(former);
+    assert!(watched.upgrade().is_some(), "a handshake under way keeps what it began with");
+    drop(of_handshake);
+    assert!(watched.upgrade().is_none());
+    assert_eq!(format!("{serving:?}"), "Serving");
 }

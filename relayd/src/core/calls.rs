@@ -1,11 +1,11 @@
 //! The relay's own calls on its session: why each is made, and what an answer to an announcement
 //! means.
 
-use coreflow_ipc::messages::relayd::Identity;
+use coreflow_ipc::{messages::relayd::Identity, typedrequest::Body};
 use serde_json::value::RawValue;
 
 use super::{Connection, Kind, PROTOCOL_REFUSED, SessionRegistered, compatible, refused_by_cloudly};
-use crate::{protocol::Disagreement, registration::Answered};
+use crate::{contract::cluster::GetCertificate, protocol::Disagreement, registration::Answered};
 
 /// A read that the start makes of Cloudly.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,16 @@ pub enum OwnCall {
         /// The origin's host.
         domain: String,
     },
+}
+
+impl OwnCall {
+    /// The method that is called.
+    pub fn method(&self) -> &'static str {
+        match self {
+            Self::ClusterConfig => "getClusterConfig",
+            Self::Certificate { .. } => "getCertificateForDomain",
+        }
+    }
 }
 
 /// A read and the number that its reader knows it by.
@@ -51,6 +61,7 @@ impl std::fmt::Display for CallFailure {
 pub(super) enum Purpose {
     Announce(Connection),
     Register,
+    RenewCertificate,
     Observe,
     Read(Read),
 }
@@ -69,6 +80,11 @@ pub(super) enum NotAnnounced {
 pub(super) fn document(identity: &Identity) -> Box<RawValue> {
     RawValue::from_string(identity.document.expose().to_owned())
         .expect("the supervisor hands over an identity that it parsed")
+}
+
+/// The request for the certificate of `domain`.
+pub(super) fn get_certificate(identity: &Identity, domain: &str) -> Body {
+    Body::of(&GetCertificate { identity: &document(identity), domain_name: domain, kind: "ssl" })
 }
 
 /// Reads an answer to `registerCloudlyClientSession` (PROT-06).

@@ -17,6 +17,7 @@ use crate::{
     session,
 };
 
+mod certificate;
 mod parking;
 mod reconnect;
 mod registering;
@@ -76,6 +77,7 @@ enum Did {
     Waiting(String),
     Keep(Kept),
     Readiness(Vec<String>),
+    Serve(Chain),
     Drained,
 }
 
@@ -119,6 +121,7 @@ fn did(effect: Effect) -> Option<Did> {
         Effect::Waiting(what) => Did::Waiting(what),
         Effect::Keep(kept) => Did::Keep(kept),
         Effect::Readiness(refusals) => Did::Readiness(refusals.iter().map(ToString::to_string).collect()),
+        Effect::Serve(loaded) => Did::Serve(loaded.chain()),
         Effect::Drained => Did::Drained,
     })
 }
@@ -252,6 +255,7 @@ impl Script {
             listen_address: "192.0.2.7".to_owned(),
             listen_port: 8443,
             origin,
+            certificate: certificate::first().chain(),
             vpn: None,
         })))
     }
