@@ -8,6 +8,12 @@ use coreflow_ipc::{
     worker::{self, StartError},
 };
 
+/// Freed memory is wiped: a private key, a jwt or a node's bearer ends with the buffer that held it
+/// (XTR-10, OUT-13).
+#[global_allocator]
+static ALLOCATOR: zeroizing_alloc::ZeroAlloc<std::alloc::System> =
+    zeroizing_alloc::ZeroAlloc(std::alloc::System);
+
 fn main() -> ExitCode {
     worker::main(
         Role::Relayd,

@@ -93,11 +93,18 @@ impl Authority {
         self.certificate(names, Some(flaw))
     }
 
+    /// A sound server certificate for `names` that ends `left` from now, counted in whole seconds.
+    pub fn issue_ending_in(&self, names: &[&str], left: Duration) -> Issued {
+        let mut params = server_params(names);
+        params.not_after = date_time_ymd(1970, 1, 1) + (now() + left);
+        self.sign(params, None)
+    }
+
     fn certificate(&self, names: &[&str], flaw: Option<Flaw>) -> Issued {
-        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let mut params = CertificateParams::new(names).expect("test names are DNS names");
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        set_validity(&mut params);
+        self.sign(server_params(names), flaw)
+    }
+
+    fn sign(&self, mut params: CertificateParams, flaw: Option<Flaw>) -> Issued {
         match flaw {
             Some(Flaw::Expired) => {
                 params.not_before = date_time_ymd(2020, 1, 1);
@@ -194,11 +201,23 @@ fn authority_params(name: &str) -> CertificateParams {
     params
 }
 
+fn server_params(names: &[&str]) -> CertificateParams {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = CertificateParams::new(names).expect("test names are DNS names");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    set_validity(&mut params);
+    params
+}
+
 fn set_validity(params: &mut CertificateParams) {
+    params.not_before = date_time_ymd(1970, 1, 1) + (now() - DAY);
+    params.not_after = date_time_ymd(1970, 1, 1) + (now() + 30 * DAY);
+}
+
+/// Time since 1970 in whole seconds, as certificates state it.
+fn now() -> Duration {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970");
-    let whole_seconds = Duration::from_secs(since_epoch.as_secs());
-    params.not_before = date_time_ymd(1970, 1, 1) + (whole_seconds - DAY);
-    params.not_after = date_time_ymd(1970, 1, 1) + (whole_seconds + 30 * DAY);
+    Duration::from_secs(since_epoch.as_secs())
 }
 
 fn unix_ms(seconds: i64) -> u64 {

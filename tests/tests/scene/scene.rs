@@ -19,9 +19,16 @@ pub(crate) struct Scene {
 impl Scene {
     /// Starts the relay; `prepare` scripts Cloudly and changes the setup before that.
     pub(crate) async fn start(prepare: impl FnOnce(&Cloudly, RelaySetup) -> RelaySetup) -> Self {
-        let authority = Authority::new();
-        let setup = RelaySetup::new(&authority).notified();
-        let cloudly = Cloudly::start(&authority, setup.cloudly_settings()).await;
+        Self::start_with(&Authority::new(), prepare).await
+    }
+
+    /// [`Scene::start`] with certificates of `authority`.
+    pub(crate) async fn start_with(
+        authority: &Authority,
+        prepare: impl FnOnce(&Cloudly, RelaySetup) -> RelaySetup,
+    ) -> Self {
+        let setup = RelaySetup::new(authority).notified();
+        let cloudly = Cloudly::start(authority, setup.cloudly_settings()).await;
         let setup = setup.facing(&cloudly);
         let setup = prepare(&cloudly, setup);
         let relay = setup.start();
