@@ -76,6 +76,8 @@ pub const CLOUDLY_QUEUE: usize = 1 << 20;
 pub const CLOUDLY_QUEUE_BYTES: usize = 256 << 20;
 /// Events that may wait for the core.
 pub const CORE_QUEUE: usize = 4096;
+/// Events of the peers, Cloudly's and the nodes' each, that are taken in one go.
+pub const EVENTS_AT_ONCE: usize = 32;
 /// Requests of one node that may be in flight to Cloudly.
 pub const NODE_IN_FLIGHT: usize = 256;
 /// Bytes of one node's requests that may be in flight to Cloudly; one largest message always fits.

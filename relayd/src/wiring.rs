@@ -4,6 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    pin::Pin,
     sync::Arc,
 };
 
@@ -15,15 +16,16 @@ use coreflow_ipc::{
     typedrequest::{Body, Envelope, Malformed},
     worker::{Confined, Life, StartError, Told},
 };
+use fastrand::Rng;
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, Sleep, sleep_until, timeout},
 };
 use tracing::{debug, info, warn};
 
 use crate::{
     certificate::{self, Serving},
-    constants::{CLOCK_LOOK, CLOSE_BUDGET, CORE_QUEUE, DIAL_BUDGET},
+    constants::{CLOCK_LOOK, CLOSE_BUDGET, CORE_QUEUE, DIAL_BUDGET, EVENTS_AT_ONCE},
     core::{CallFailure, Core, Effect, Event, Read},
     forwarder::Socket,
     listener::{self, FromListener},
@@ -96,6 +98,8 @@ struct Relayd {
     listener: (mpsc::Sender<FromListener>, mpsc::Receiver<FromListener>),
     reads: (mpsc::Sender<ReadRequest>, mpsc::Receiver<ReadRequest>),
     started: (mpsc::Sender<Started>, mpsc::Receiver<Started>),
+    timer: Pin<Box<Sleep>>,
+    jitter: Rng,
     drained: bool,
 }
 
@@ -123,6 +127,8 @@ impl Relayd {
             listener: mpsc::channel(CORE_QUEUE),
             reads: mpsc::channel(4),
             started: mpsc::channel(4),
+            timer: Box::pin(sleep_until(Instant::now())),
+            jitter: Rng::with_seed(getrandom::u64().expect("the kernel's random source answers after boot")),
             drained: false,
         })
     }
@@ -151,8 +157,14 @@ impl Relayd {
                     self.handle(Event::Read(read)).await;
                 }
                 Next::Tick => self.handle(Event::Tick).await,
-                Next::Cloudly(event) => self.session_event(event).await,
-                Next::Node(event) => self.listener_event(event).await,
+                Next::Cloudly(event) => {
+                    self.session_event(event).await;
+                    self.what_waits().await;
+                }
+                Next::Node(event) => {
+                    self.listener_event(event).await;
+                    self.what_waits().await;
+                }
             }
         };
         starting.abort();
@@ -169,6 +181,10 @@ impl Relayd {
         let look = now.mono + CLOCK_LOOK;
         let deadline = self.core.next_deadline(now).map_or(look, |deadline| deadline.min(look));
         let deadline = Instant::from_std(self.clock.instant(deadline));
+        // One that fires early costs a look; moving it with each event would cost more.
+        if deadline < self.timer.deadline() || self.timer.is_elapsed() {
+            self.timer.as_mut().reset(deadline);
+        }
         let (session, listener) = (&mut self.session.1, &mut self.listener.1);
         // Cloudly and the nodes by turns, as chance has it: neither can hold the other back.
         let peers = async {
@@ -182,8 +198,25 @@ impl Relayd {
             told = life.told() => Next::Told(told),
             Some(started) = self.started.1.recv() => Next::Started(started),
             Some(read) = self.reads.1.recv() => Next::Read(read),
-            () = sleep_until(deadline) => Next::Tick,
+            () = &mut self.timer => Next::Tick,
             next = peers => next,
+        }
+    }
+
+    /// A bounded number of what the peers sent meanwhile, by turns, before the supervisor and the
+    /// deadlines are looked at again.
+    async fn what_waits(&mut self) {
+        for _ in 0..EVENTS_AT_ONCE {
+            let (cloudly, node) = (self.session.1.try_recv(), self.listener.1.try_recv());
+            if self.drained || (cloudly.is_err() && node.is_err()) {
+                return;
+            }
+            if let Ok(event) = cloudly {
+                self.session_event(event).await;
+            }
+            if let Ok(event) = node {
+                self.listener_event(event).await;
+            }
         }
     }
 
@@ -278,7 +311,7 @@ impl Relayd {
     }
 
     async fn handle(&mut self, event: Event) {
-        let random = getrandom::u32().expect("the kernel's random source answers after boot");
+        let random = self.jitter.u32(..);
         for effect in self.core.handle(event, self.clock.now(), random) {
             self.perform(effect).await;
         }
