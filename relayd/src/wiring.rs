@@ -207,8 +207,11 @@ impl Relayd {
     /// deadlines are looked at again.
     async fn what_waits(&mut self) {
         for _ in 0..EVENTS_AT_ONCE {
+            if self.drained {
+                return;
+            }
             let (cloudly, node) = (self.session.1.try_recv(), self.listener.1.try_recv());
-            if self.drained || (cloudly.is_err() && node.is_err()) {
+            if cloudly.is_err() && node.is_err() {
                 return;
             }
             if let Ok(event) = cloudly {
