@@ -4,6 +4,7 @@
 
 pub mod cluster;
 pub mod identity;
+pub mod members;
 pub mod offer;
 pub mod registration;
 pub mod runtime;
