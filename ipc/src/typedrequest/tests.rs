@@ -133,10 +133,96 @@ fn ids_have_the_library_s_form_and_are_found_again() {
     }
 }
 
+/// FWD-02, FWD-39: an empty body, an envelope as a body, and a depth that no recursion survives cross as
+/// they are, in a request, an answer and a refusal.
+#[test]
+fn a_body_of_any_shape_crosses_byte_for_byte() {
+    let envelope = write_request("m", &Body::empty(), "uni_1", "uni_2");
+    let deep = format!(r#"{{"a":{}{}}}"#, "[".repeat(200_000), "]".repeat(200_000));
+    for body in [
+        "{}",
+        r#"{"":"","\u0000":"\u0041\/\ud800","__proto__":{"session":1},"constructor":[ ]}"#,
+        &envelope,
+        &deep,
+    ] {
+        assert_crosses(body);
+    }
+}
+
+/// Writes `body` into a request, an answer and a refusal, and reads it back.
+fn assert_crosses(body: &str) {
+    let ids = Ids { correlation: "c".into(), instance: Some("i".into()) };
+    let carried = Body::from_json(body.to_owned());
+    let asked = request(&write_request("m", &carried, "c", "i"));
+    assert!(asked.body == carried && asked.ids == ids && asked.method == "m");
+    for outcome in [Outcome::Response(carried.clone()), Outcome::Error(carried)] {
+        let answered = answer(&write_answer("m", &ids, &outcome));
+        assert_eq!((answered.correlation.as_str(), answered.instance.as_deref()), ("c", Some("i")));
+        match (answered.outcome, outcome) {
+            (Outcome::Response(read), Outcome::Response(written))
+            | (Outcome::Error(read), Outcome::Error(written)) => assert!(read == written),
+            _ => panic!("an answer became a refusal, or a refusal an answer"),
+        }
+    }
+}
+
+/// Members that stand twice in an envelope: peers could read different ones, so it is none.
+#[test]
+fn an_envelope_with_a_member_twice_is_none() {
+    for twice in [
+        r#""request":{"session":1},"request":{"session":2}"#,
+        r#""method":"a","meth\u006fd":"b""#,
+        r#""request":{},"requ\u0065st":{}"#,
+        r#""requestInstanceId":"a","requestInstanceId":"b""#,
+        r#""response":1,"response":2"#,
+        r#""error":null,"error":{"text":"x"}"#,
+    ] {
+        let text = format!(r#"{{{twice},"correlation":{{"id":"c","phase":"request"}}}}"#);
+        assert_eq!(read(&frame(&text)).err(), Some(Malformed::NotAnEnvelope), "{text}");
+    }
+    for correlation in [
+        r#"{"id":"c","id":"d","phase":"request"}"#,
+        r#"{"id":"c","phase":"request","ph\u0061se":"response"}"#,
+    ] {
+        let text = format!(r#"{{"method":"m","request":{{}},"correlation":{correlation}}}"#);
+        assert_eq!(read(&frame(&text)).err(), Some(Malformed::NoCorrelation), "{text}");
+    }
+}
+
+/// JSON text in all the notations that the grammar admits: white space, number forms, escapes that need
+/// none, halves of surrogate pairs, members that stand twice.
+fn json_text() -> impl proptest::strategy::Strategy<Value = String> {
+    use proptest::prelude::*;
+    let number = "-?(0|[1-9][0-9]{0,25})(\\.[0-9]{1,9})?([eE][+-]?[0-9]{1,4})?";
+    let string = "\"([^\"\\\\\\x00-\\x1f]|\\\\[\"\\\\/bfnrt]|\\\\u[0-9a-fA-F]{4}){0,12}\"";
+    let space = || "[ \t\r\n]{0,3}";
+    let leaf = prop_oneof!["(null|true|false)", number, string];
+    let value = leaf.prop_recursive(6, 48, 6, move |inner| {
+        let spaced = (space(), inner, space()).prop_map(|(before, value, after)| before + &value + &after);
+        let member = (space(), string, space(), spaced.clone())
+            .prop_map(|(before, key, after, value)| format!("{before}{key}{after}:{value}"));
+        prop_oneof![
+            prop::collection::vec(spaced, 0..6).prop_map(|parts| format!("[{}]", parts.join(","))),
+            prop::collection::vec(member, 0..6).prop_map(|parts| format!("{{{}}}", parts.join(","))),
+        ]
+    });
+    prop::collection::vec((string, space(), value), 0..4).prop_map(|members| {
+        let members: Vec<String> =
+            members.into_iter().map(|(key, space, value)| format!("{key}:{space}{value}")).collect();
+        format!("{{{}}}", members.join(","))
+    })
+}
+
 proptest::proptest! {
     /// ARC-13 and FWD-30's counterpart: no bytes panic the reader.
     #[test]
     fn random_text_is_read_or_named(text in "[\\PC{}\\[\\]\":,a-z0-9 ]{0,80}") {
         let _ = read(&Bytes::from(text));
+    }
+
+    /// FWD-02, FWD-03, FWD-22, FWD-39: any JSON text survives reading and writing unchanged.
+    #[test]
+    fn any_json_text_crosses_byte_for_byte(body in json_text()) {
+        assert_crosses(&body);
     }
 }
