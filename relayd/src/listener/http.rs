@@ -7,12 +7,16 @@ use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
     header::{
-        ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
-        SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
+        ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT,
+        SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
     },
 };
 use http_body_util::Full;
-use hyper::{body::Incoming, server::conn, service::service_fn};
+use hyper::{
+    body::{Body, Incoming},
+    server::conn,
+    service::service_fn,
+};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -40,7 +44,9 @@ pub(super) async fn serve<S: Transport>(
     let io = TokioIo::new(stream);
     let place = Arc::new(place);
     let service = service_fn(move |request| {
+        let head = request.method() == Method::HEAD;
         let answer = answer(request, &sockets, &place);
+        let answer = if head { without_content(answer) } else { answer };
         async move { Ok::<_, Infallible>(answer) }
     });
     let ended = if h2 {
@@ -155,6 +161,13 @@ fn first_protocol(headers: &HeaderMap) -> Option<HeaderValue> {
     (!first.is_empty()).then(|| HeaderValue::from_str(first).ok()).flatten()
 }
 
+/// The answer to HEAD: what GET is answered with, without the content, which over h2 would be a reset.
+fn without_content(mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
+    let length = response.body().size_hint().exact().expect("a whole body has a length");
+    response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+    response.map(|_| Full::default())
+}
+
 fn oci_refusal(status: StatusCode, name: &str, reason: &str) -> Response<Full<Bytes>> {
     let message = format!("{name}: {reason}");
     let body = serde_json::json!({ "errors": [{ "code": "UNSUPPORTED", "message": message }] }).to_string();
@@ -229,6 +242,17 @@ mod tests {
         ] {
             assert_eq!(refused(&method, path, &none), Some(status), "{method} {path}");
         }
+    }
+
+    /// A pull's HEAD states the length of what GET is answered with, and has no content itself.
+    #[test]
+    fn an_answer_to_head_has_no_content() {
+        let refused = refuse_head(Version::HTTP_2, &Method::HEAD, "/v2/", &HeaderMap::new()).unwrap();
+        let length = refused.body().size_hint().exact().unwrap();
+        let answer = without_content(refused);
+        assert!(answer.body().is_end_stream() && length > 0);
+        assert_eq!(answer.headers()[CONTENT_LENGTH], length.to_string());
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
     }
 
     #[test]
