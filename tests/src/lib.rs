@@ -9,7 +9,7 @@
 //!   clients without manners.
 //! - [`relay`]: the real `coreflow` as a unit would start it, [`binaries`]: the build of it.
 //! - [`link_tap`]: a release whose links are tapped.
-//! - [`memory`]: the search of a process's memory for a secret.
+//! - [`memory`]: the search of a process's memory for a secret, [`disclosure`]: of what it wrote.
 //! - [`demo`]: the story that `cargo demo` tells.
 
 pub mod authority;
@@ -18,6 +18,7 @@ pub mod carrier;
 pub mod cloudly;
 pub mod demo;
 pub mod dial;
+pub mod disclosure;
 pub mod envelope;
 pub mod free_port;
 pub mod https;
