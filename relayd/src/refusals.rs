@@ -20,6 +20,12 @@ pub const TOO_MANY_IN_FLIGHT: &str = "relay-too-many-in-flight";
 pub const ESCROW_CLOUDLY_ONLY: &str = "escrow-cloudly-only";
 /// A retired method (RET-02).
 pub const RETIRED: &str = "coreflow-retired";
+/// No desired state is replayed (XTR-03).
+pub const DESIRED_STATE_REPLAY_UNSUPPORTED: &str = "relay-desired-state-replay-unsupported";
+/// Network state is Cloudly's to sign (XTR-04).
+pub const NETWORK_SIGNING_NOT_OWNED: &str = "relay-network-signing-not-owned";
+/// The served nodes are not published (XTR-05).
+pub const NODE_ROSTER_UNSUPPORTED: &str = "relay-node-roster-unsupported";
 /// The credential was rotated away; the relay parks (REG-55).
 pub const CREDENTIAL_STALE: &str = "relay-credential-generation-stale";
 /// The node is not enrolled (REG-32).
