@@ -60,3 +60,36 @@ pub struct RelayRegistered {
     /// The registration record that Cloudly wrote (REG-38).
     pub registration: Reference,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Kind;
+
+    /// REG-20, REG-21, REG-22, REG-23: the hub is its key, address and port, verbatim, and nothing else; a relay
+    /// without one states no member for it.
+    #[test]
+    fn a_hub_is_stated_by_key_address_and_port() {
+        let body = |vpn_hub| {
+            let listen_address = "192.0.2.7".to_owned();
+            let relay = Relay { version: "33.1.0", node_id: "n", listen_address, listen_port: 8443, vpn_hub };
+            let protocol = Kind::CloudlyClient.own_offer();
+            serde_json::to_value(RegisterRelay { protocol, registration_sequence: 0, relay }).unwrap()
+        };
+        let public_key = "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA=".to_owned();
+        let hub = VpnHub {
+            public_key: public_key.clone(),
+            address: Ipv4Addr::new(198, 51, 100, 9),
+            quic_port: 51_820,
+        };
+        let stated =
+            serde_json::json!({"publicKey": public_key, "address": "198.51.100.9", "quicPort": 51_820});
+        assert_eq!(body(Some(hub))["relay"]["vpnHub"], stated);
+        let without = body(None);
+        assert_eq!(
+            without["relay"].as_object().unwrap().keys().collect::<Vec<_>>(),
+            ["listenAddress", "listenPort", "nodeId", "version"]
+        );
+        assert_eq!(without.as_object().unwrap().len(), 3, "REG-12: it states no cluster");
+    }
+}
