@@ -2,8 +2,8 @@
 //!
 //! By itself it behaves as the contract says: it exchanges a bearer for an identity, registers
 //! sessions and relays, hands out cluster config and certificate, and answers the ten methods
-//! of a node. It models SES-06, PROT-16, PROT-34, REG-07, REG-18, REG-30, REG-31, REG-36,
-//! REG-63, FWD-05, FWD-38, OUT-01, OUT-16 and OUT-18. A test makes it differ per method
+//! of a node. It models SES-06, PROT-16, PROT-34, REG-07, REG-18, REG-24, REG-25, REG-30, REG-31,
+//! REG-36, REG-63, REG-64, REG-65, LIS-28, FWD-05, FWD-38, OUT-01, OUT-16 and OUT-18. A test makes it differ per method
 //! ([`Step`]), by its standing facts ([`Settings`]), or by tearing at connections.
 
 mod judgement;
@@ -12,6 +12,7 @@ mod runtime;
 mod script;
 mod serving;
 mod settings;
+mod standing;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -30,6 +31,7 @@ use crate::waiting::{BOUND, Change, Late, poll};
 pub use record::Call;
 pub use script::{Gate, Step};
 pub use settings::{AnswerForm, Front, Settings};
+pub use standing::{AdvertisedHub, StandingRelay};
 
 use judgement::State;
 

@@ -8,6 +8,7 @@
 //! - [`cloudly`]: a loopback Cloudly, [`pallet`]: a Pallet node, [`raw_socket`] and [`https`]:
 //!   clients without manners.
 //! - [`relay`]: the real `coreflow` as a unit would start it, [`binaries`]: the build of it.
+//! - [`processes`] and [`sockets`]: what the kernel shows of it.
 //! - [`link_tap`]: a release whose links are tapped.
 //! - [`memory`]: the search of a process's memory for a secret, [`disclosure`]: of what it wrote.
 //! - [`demo`]: the story that `cargo demo` tells.
@@ -30,4 +31,5 @@ pub mod pallet;
 pub mod processes;
 pub mod raw_socket;
 pub mod relay;
+pub mod sockets;
 pub mod waiting;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::record::Call;
 use super::runtime::Issue;
 use super::script::Script;
+use super::standing::StandingRelay;
 use super::{Connections, Settings};
 use crate::authority::Authority;
 use crate::carrier::{CallFailure, Carrier};
@@ -55,6 +56,8 @@ pub(super) struct State {
     pub(super) identities: BTreeMap<String, Identity>,
     /// Acceptances so far, which is also the registration record's generation.
     pub(super) acceptances: u64,
+    /// The relay that stands for the cluster (REG-65).
+    pub(super) standing: Option<StandingRelay>,
     /// Bindings issued so far by node id.
     pub(super) issues: BTreeMap<String, u64>,
     /// Answers that wait for the next answer of their method.
@@ -75,6 +78,7 @@ impl State {
             connections_seen: 0,
             identities: BTreeMap::new(),
             acceptances: 0,
+            standing: None,
             issues: BTreeMap::new(),
             held: BTreeMap::new(),
             deliveries: Vec::new(),
@@ -208,9 +212,10 @@ impl State {
         }
         let address: Option<Ipv4Addr> = relay["listenAddress"].as_str().and_then(|text| text.parse().ok());
         let publishable = |address: Ipv4Addr| !(self.settings.refuses_loopback && address.is_loopback());
-        if !address.is_some_and(publishable) {
+        let Some(address) = address.filter(|address| publishable(*address)) else {
             return Err(Refusal::new("relay-bind-unpublishable"));
-        }
+        };
+        self.standing = Some(StandingRelay::of(relay, address, number));
         self.acceptances += 1;
         Ok(raw(&json!({
             "protocol": self.settings.offer.json(),

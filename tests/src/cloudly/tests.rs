@@ -155,3 +155,49 @@ async fn it_goes_away_and_returns() {
     );
     client.cloudly.wait_open_connections(0).await.unwrap();
 }
+
+/// REG-24, REG-25, REG-64, REG-65: a registration over a live verified session takes the place of a stored
+/// relay; its address is published, and its hub becomes the platform endpoint. LIS-28: what nodes dial is
+/// the block's alone.
+#[tokio::test]
+async fn an_accepted_relay_stands_for_the_cluster() {
+    let client = Client::new().await;
+    let cloudly = &client.cloudly;
+    let stored = StandingRelay {
+        node_id: "former".to_owned(),
+        listen_address: Ipv4Addr::new(192, 0, 2, 1),
+        listen_port: 8443,
+        hub: None,
+        connection: Some(9),
+    };
+    assert_eq!(cloudly.a_record("relay.localhost.test"), None);
+    assert_eq!(cloudly.node_origin().as_deref(), Some("https://relay.localhost.test:8443"));
+    cloudly.store_relay(stored.clone());
+    assert_eq!(cloudly.standing(), Some(StandingRelay { connection: None, ..stored.clone() }));
+    let (carrier, _events) = client.session().await;
+    let mut foreign = relay(0);
+    foreign["relay"]["nodeId"] = json!("nobody");
+    ask(&carrier, "registerClusterRelay", &foreign).await.unwrap_err();
+    assert_eq!(
+        cloudly.a_record("relay.localhost.test"),
+        Some(stored.listen_address),
+        "no refusal takes its place"
+    );
+
+    ask(&carrier, "registerClusterRelay", &relay(1)).await.unwrap();
+    let standing = cloudly.standing().unwrap();
+    assert_eq!((standing.node_id.as_str(), standing.connection), ("relay-node", Some(1)));
+    assert_eq!(cloudly.a_record("relay.localhost.test"), Some(Ipv4Addr::LOCALHOST));
+    assert_eq!(cloudly.a_record("another.test"), None);
+    assert_eq!(cloudly.platform_endpoint(), Err("relay-vpn-hub-absent"));
+    let mut with_hub = relay(2);
+    with_hub["relay"]["vpnHub"] = json!({"publicKey": "k", "address": "198.51.100.9", "quicPort": 51820});
+    ask(&carrier, "registerClusterRelay", &with_hub).await.unwrap();
+    let address = Ipv4Addr::new(198, 51, 100, 9);
+    let hub = AdvertisedHub { public_key: "k".to_owned(), address, quic_port: 51820 };
+    assert_eq!(cloudly.platform_endpoint(), Ok(hub));
+    cloudly.drop_connections();
+    assert_eq!(cloudly.standing().unwrap().connection, None, "a connection that ended leaves it stored");
+    cloudly.change(|settings| settings.relay_block = None);
+    assert_eq!((cloudly.node_origin(), cloudly.a_record("relay.localhost.test")), (None, None));
+}

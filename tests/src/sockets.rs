@@ -1,0 +1,73 @@
+//! The TCP sockets of a process, as the kernel's tables show them. Looking into a process of another user
+//! takes root.
+
+use std::collections::BTreeSet;
+use std::io;
+
+/// One TCP socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TcpSocket {
+    /// Its own port.
+    pub local_port: u16,
+    /// Its peer's port; 0 for one that listens.
+    pub remote_port: u16,
+    /// Whether it listens.
+    pub listening: bool,
+}
+
+/// The TCP sockets of both address families that process `pid` holds.
+///
+/// # Errors
+/// The process is gone or may not be looked into.
+pub fn tcp_sockets_of(pid: u32) -> io::Result<Vec<TcpSocket>> {
+    let held = socket_inodes_of(pid)?;
+    let mut sockets = Vec::new();
+    for table in ["tcp", "tcp6"] {
+        let table = std::fs::read_to_string(format!("/proc/net/{table}")).unwrap_or_default();
+        sockets.extend(table.lines().skip(1).filter_map(|row| row_of(row, &held)));
+    }
+    Ok(sockets)
+}
+
+/// The inodes of the sockets that `pid` holds, of whatever kind.
+fn socket_inodes_of(pid: u32) -> io::Result<BTreeSet<String>> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd"))?;
+    let inode = |entry: io::Result<std::fs::DirEntry>| {
+        let lead = std::fs::read_link(entry.ok()?.path()).ok()?;
+        Some(lead.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())
+    };
+    Ok(entries.filter_map(inode).collect())
+}
+
+fn row_of(row: &str, held: &BTreeSet<String>) -> Option<TcpSocket> {
+    let columns: Vec<&str> = row.split_whitespace().collect();
+    let [local, remote, state] = [1, 2, 3].map(|column| columns.get(column).copied());
+    if !held.contains(*columns.get(9)?) {
+        return None;
+    }
+    let port = |address: &str| u16::from_str_radix(address.rsplit(':').next()?, 16).ok();
+    Some(TcpSocket { local_port: port(local?)?, remote_port: port(remote?)?, listening: state? == "0A" })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// A listener, a dialled and an accepted socket of this very process are seen with their ports.
+    #[test]
+    fn sockets_are_seen_with_their_ports() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let dialled = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let (_accepted, from) = listener.accept().unwrap();
+        assert_eq!(dialled.local_addr().unwrap(), from);
+        let seen = tcp_sockets_of(std::process::id()).unwrap();
+        for (local_port, remote_port, listening) in
+            [(port, 0, true), (from.port(), port, false), (port, from.port(), false)]
+        {
+            assert!(seen.contains(&TcpSocket { local_port, remote_port, listening }), "{seen:?}");
+        }
+    }
+}
