@@ -104,8 +104,9 @@ fn literals(line: &str) -> impl Iterator<Item = &str> {
     line.split('"').skip(1).step_by(2)
 }
 
-/// TST: time, sockets, files and tasks are the wiring's; a machine is driven by events alone, so each of
-/// its decisions can be tested as a script.
+/// TST-05: time, sockets, files and tasks are the wiring's; a machine is driven by events alone, which say
+/// what time it is, so each of its decisions (backoff, pacing, budgets) is tested against a clock in the test's
+/// hand.
 #[test]
 fn machines_know_no_runtime_clock_socket_or_file() {
     let sources = sources();

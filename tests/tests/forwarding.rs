@@ -83,8 +83,9 @@ async fn next_request(events: &mut Receiver<Event>) -> Message {
     }
 }
 
-/// FWD-01 – FWD-06, FWD-17, FWD-27 – FWD-31, FWD-39, LOG-05: ten methods go up and come back byte for
-/// byte, with ids of the hop's own, and nothing of them is logged.
+/// FWD-01, FWD-02, FWD-03, FWD-04, FWD-05, FWD-06, FWD-17, FWD-27, FWD-28, FWD-29, FWD-30, FWD-31, FWD-39,
+/// LOG-05: ten methods go up and come back byte for byte, with ids of the hop's own, and nothing of them is
+/// logged.
 #[tokio::test]
 async fn the_ten_methods_of_a_node_reach_cloudly_byte_for_byte() {
     let scene = Scene::open(|cloudly| {
@@ -199,8 +200,8 @@ async fn answers_out_of_order_reach_their_requests() {
     assert_eq!((first.unwrap().response(), second.response()), (r#""first""#, r#""second""#));
 }
 
-/// FWD-08 – FWD-11, FWD-21, FWD-34, OUT-11: whatever is not answered is refused by name within its bound,
-/// below the peer's own.
+/// FWD-08, FWD-09, FWD-10, FWD-11, FWD-21, FWD-34, OUT-11: whatever is not answered is refused by name within
+/// its bound, below the peer's own.
 #[tokio::test]
 async fn every_wait_ends_with_a_named_refusal() {
     let silent = Scene::open(|cloudly| {
@@ -277,7 +278,8 @@ async fn a_registration_waits_through_a_short_reconnect() {
     }
 }
 
-/// FWD-12 – FWD-17, FWD-24, FWD-27: a request is forwarded only for the binding of its own socket.
+/// FWD-12, FWD-13, FWD-14, FWD-15, FWD-16, FWD-17, FWD-24, FWD-27: a request is forwarded only for the binding
+/// of its own socket.
 #[tokio::test]
 async fn a_request_of_another_session_is_refused_before_it_is_forwarded() {
     let scene = Scene::open(|_| {}).await;
@@ -312,7 +314,7 @@ async fn a_request_of_another_session_is_refused_before_it_is_forwarded() {
     assert_eq!(refused(&carrier, REPORT, &own).await.text, "runtime-session-foreign: socket");
 }
 
-/// FWD-20, FWD-24 – FWD-26: a push for a node that never was, that left, or that leaves with the push on
+/// FWD-20, FWD-24, FWD-25, FWD-26: a push for a node that never was, that left, or that leaves with the push on
 /// its way; Cloudly hears of no retirement.
 #[tokio::test]
 async fn a_push_for_an_absent_node_is_refused_by_name() {
@@ -366,8 +368,9 @@ async fn the_second_socket_of_a_node_supersedes_the_first() {
     assert_eq!(scene.count("node node-1 is gone"), 0);
 }
 
-/// PROT-08 – PROT-15, PROT-31, PROT-22: an offer is judged before everything else of a registration;
-/// nothing of a refused node reaches Cloudly; the next servable offer makes the hop ready.
+/// PROT-08, PROT-09, PROT-10, PROT-11, PROT-12, PROT-13, PROT-14, PROT-15, PROT-31, PROT-22: an offer is judged
+/// before everything else of a registration; nothing of a refused node reaches Cloudly; the next servable offer
+/// makes the hop ready.
 #[tokio::test]
 async fn a_node_of_another_release_is_refused_until_a_servable_offer_arrives() {
     let scene = Scene::open(|_| {}).await;

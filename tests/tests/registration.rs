@@ -46,7 +46,7 @@ fn sequences(scene: &Scene) -> Vec<u64> {
     scene.cloudly.calls_of(REGISTRATION).iter().filter_map(sequence).collect()
 }
 
-/// REG-01, REG-03, REG-05, REG-06, REG-11, REG-16, REG-17, REG-20 – REG-23, REG-40, REG-67, PROT-05,
+/// REG-01, REG-03, REG-05, REG-06, REG-11, REG-16, REG-17, REG-23, REG-40, REG-67, PROT-05,
 /// PROT-07, CFG-27, LOG-01: the body and nothing beside it.
 #[tokio::test]
 async fn a_registration_states_build_node_and_endpoint_and_nothing_else() {
@@ -66,8 +66,9 @@ async fn a_registration_states_build_node_and_endpoint_and_nothing_else() {
     assert_eq!(body["protocol"], scene.cloudly.calls_of(SESSION)[0].body_json()["protocol"]);
 }
 
-/// REG-02, REG-13, REG-15, REG-37, REG-41 – REG-44, REG-66, LOG-12: the sequence counts over renewals and
-/// reconnects; the credential is pinned and stated once; each acceptance reads the cluster document.
+/// REG-02, REG-13, REG-15, REG-37, REG-41, REG-42, REG-43, REG-44, REG-66, LOG-12: the sequence counts over
+/// renewals and reconnects; the credential is pinned and stated once; each acceptance reads the cluster
+/// document.
 #[tokio::test]
 async fn registrations_are_counted_over_renewals_and_reconnects() {
     let scene = Scene::open(renewing).await;
@@ -97,7 +98,7 @@ async fn registrations_are_counted_over_renewals_and_reconnects() {
     assert!(registrations.iter().all(|call| call.forbidden().is_empty()));
 }
 
-/// REG-26 – REG-28, REG-56, REG-18, REG-19: each refusal is logged once, under its name, and changes
+/// REG-26, REG-27, REG-28, REG-56, REG-18, REG-19: each refusal is logged once, under its name, and changes
 /// nothing for the nodes.
 #[tokio::test]
 async fn refusals_are_logged_by_name_and_leave_the_nodes_alone() {
@@ -163,8 +164,8 @@ async fn an_unanswered_registration_is_logged_by_class_and_the_relay_serves() {
     assert_eq!((node.closes().len(), sequences(&scene)), (0, vec![0]));
 }
 
-/// REG-37 – REG-39, REG-45, REG-48 – REG-51, PROT-25, PROT-26: an answer without a readable reference is
-/// no acceptance; the next answer that can be acted on ends that.
+/// REG-37, REG-38, REG-39, REG-45, REG-48, REG-49, REG-50, REG-51, PROT-25, PROT-26: an answer without a
+/// readable reference is no acceptance; the next answer that can be acted on ends that.
 #[tokio::test]
 async fn an_answer_without_its_references_is_no_acceptance() {
     let whole = json!({
@@ -219,7 +220,7 @@ async fn an_answer_without_its_references_is_no_acceptance() {
     scene.assert_carried(&node).await;
 }
 
-/// REG-44, REG-46, REG-48 – REG-50: a record that does not advance, or another record.
+/// REG-44, REG-46, REG-48, REG-49, REG-50: a record that does not advance, or another record.
 #[tokio::test]
 async fn a_record_that_does_not_advance_is_no_acceptance() {
     let scene = Scene::open(|_| {}).await;
@@ -240,7 +241,8 @@ async fn a_record_that_does_not_advance_is_no_acceptance() {
     scene.wait_status("open for Cloudly dispatch").await;
 }
 
-/// REG-34 – REG-36: the accepted origin is not the served one: both are named, and the acceptance stands.
+/// REG-34, REG-35, REG-36: the accepted origin is not the served one: both are named, and the acceptance
+/// stands.
 #[tokio::test]
 async fn an_acceptance_of_another_origin_is_warned_of_and_stands() {
     let other = "https://elsewhere.localhost.test:9443";
@@ -255,7 +257,8 @@ async fn an_acceptance_of_another_origin_is_warned_of_and_stands() {
     assert_eq!((scene.count(ACCEPTED), scene.count(BOUND_TO)), (1, 1));
 }
 
-/// What a parked relay still does, and what it does no more (REG-56 – REG-62, SES-14, SES-15, LOG-16).
+/// What a parked relay still does, and what it does no more (REG-56, REG-57, REG-58, REG-59, REG-60, REG-61,
+/// REG-62, SES-14, SES-15, LOG-16).
 async fn assert_parked(scene: &Scene, node: &PalletNode) {
     let words = "relay-credential-generation-stale: this relay is bound to cluster relay credential \
                  relay-credential-1 generation 1, which was superseded; only a restart with the bearer of the \

@@ -20,8 +20,8 @@ const REGISTRATION: &str = "registerClusterRelay";
 const EXCHANGE: &str = "getIdentityByToken";
 const CONFIG: &str = "getClusterConfig";
 
-/// SES-01 – SES-05, SES-12, PROT-04, PROT-07, REG-01: one connection at a time, the session registered
-/// before anything else on each, no tag, no request that asks for a bearer.
+/// SES-01, SES-02, SES-03, SES-04, SES-05, SES-12, PROT-04, PROT-07, REG-01: one connection at a time, the
+/// session registered before anything else on each, no tag, no request that asks for a bearer.
 #[tokio::test]
 async fn each_connection_begins_with_the_sessions_registration() {
     let scene = Scene::open(|_| {}).await;
@@ -81,8 +81,8 @@ async fn an_identity_is_renewed_on_the_unbroken_socket() {
     assert_eq!(scene.count("asked to re-register"), 0);
 }
 
-/// SES-09, OUT-02, OUT-04, OUT-05, OUT-08 – OUT-11, OUT-14, FWD-26: nodes stay connected while Cloudly is
-/// away and are asked to register again once the session is back.
+/// SES-09, OUT-02, OUT-04, OUT-05, OUT-08, OUT-09, OUT-10, OUT-11, OUT-14, FWD-26: nodes stay connected while
+/// Cloudly is away and are asked to register again once the session is back.
 #[tokio::test]
 async fn nodes_sit_out_an_outage_and_register_again_afterwards() {
     let scene = Scene::open(|_| {}).await;
@@ -357,7 +357,8 @@ async fn frames_of_cloudly_that_are_no_requests_are_passed_over() {
     assert_eq!((scene.cloudly.connections_seen(), scene.cloudly.open_connections()), (1, 1));
 }
 
-/// RET-01 – RET-06, RET-09: retired methods name their owner at once; all others are unknown.
+/// RET-01, RET-02, RET-03, RET-04, RET-05, RET-06, RET-09: retired methods name their owner at once; all others
+/// are unknown.
 #[tokio::test]
 async fn retired_methods_name_their_owner_and_others_are_unknown() {
     let scene = Scene::open(|_| {}).await;
