@@ -117,7 +117,8 @@ fn cut(text: String, limit: usize) -> String {
     }
 }
 
-fn escape_into(line: &mut String, text: &str) {
+/// Adds text to a line, control characters and ends of lines escaped.
+pub fn escape_into(line: &mut String, text: &str) {
     for character in text.chars() {
         if character.is_control() || matches!(character, '\u{2028}' | '\u{2029}') {
             line.extend(character.escape_default());

@@ -20,7 +20,7 @@ mod variable;
 pub use bounded_file::FileFault;
 pub use cloudly_url::{CloudlyUrl, CloudlyUrlFault};
 pub use coreflow_ipc::messages::relayd::{ListenerFacts, VpnFacts};
-pub use environment::Environment;
+pub use environment::{Environment, runtime_directory_of_process};
 pub use launch::LaunchFacts;
 pub use mistake::{ConfigurationError, MapFault, Mistake, Source, ValueFault};
 pub use reader::ConfigurationReader;

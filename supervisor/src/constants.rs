@@ -50,3 +50,28 @@ pub const RECORDS_PER_SECOND: u32 = 2_000;
 pub const LOG_QUEUE: usize = 32_768;
 /// The last lines are written within this time of the end.
 pub const LOG_FLUSH_BOUND: Duration = Duration::from_secs(1);
+
+/// Connections of the control socket that are served at once.
+pub const CONTROL_CONNECTIONS: usize = 8;
+/// Longest exchange over the control socket, from the connection to the last byte of the answer.
+pub const CONTROL_EXCHANGE_BOUND: Duration = Duration::from_secs(5);
+/// Longest request over the control socket, in bytes without the end of its line.
+pub const CONTROL_REQUEST_BYTES: usize = 1024;
+/// Longest answer over the control socket, in bytes.
+pub const CONTROL_ANSWER_BYTES: usize = 256 * 1024;
+/// Refused connections of other users are told at most this often.
+pub const CONTROL_REFUSED_PACE: Duration = Duration::from_secs(60);
+/// How long an accept that failed is not made again.
+pub const CONTROL_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+/// How long `coreflowctl` waits for the relay's answer: longer than the relay takes for one.
+pub const CONTROL_ASK_BOUND: Duration = Duration::from_secs(8);
+/// Most entries of a status that block hops: each of the four hops has two kinds, and room to spare.
+pub const STATUS_REFUSALS: usize = 16;
+/// Longest line of such an entry, in characters.
+pub const STATUS_LINE: usize = 1000;
+/// Longest release of a stated offer, in characters.
+pub const STATUS_RELEASE: usize = 64;
+/// Longest text on what the relay waits for, in characters.
+pub const STATUS_WAITING: usize = 300;
+/// Longest id of a reference in a status, in characters.
+pub const STATUS_ID: usize = 300;

@@ -1,5 +1,6 @@
-//! The command line of `coreflow` and its launch options: two absolute, normalized paths, and every other
-//! option is refused by name (CFG-38..CFG-40, CFG-43, CFG-44).
+//! The command line of `coreflow` and its launch options: the two of the specification and the path of the
+//! control socket, all absolute and normalized, and every other option is refused by name (CFG-38..CFG-40,
+//! CFG-43, CFG-44).
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -14,10 +15,11 @@ Usage: coreflow [OPTION]...
 
   --qenv-directory PATH    read qenv.yml from this directory, and no .nogit overlay
   --vpn-daemon-path PATH   run this executable as the managed VPN hub's daemon
+  --control-socket PATH    answer coreflowctl on a Unix socket at this path
   --help                   print this text and end
   --version                print the version and end
 
-Both paths are absolute and normalized.
+Paths are absolute and normalized.
 ";
 
 /// What `--version` prints: the compiled-in version (CFG-45).
@@ -28,6 +30,7 @@ pub const VERSION: &str = concat!("coreflow ", env!("CARGO_PKG_VERSION"));
 pub struct Options {
     qenv_directory: Option<PathBuf>,
     vpn_daemon_path: Option<PathBuf>,
+    control_socket: Option<PathBuf>,
 }
 
 /// What a command line asks for.
@@ -64,6 +67,7 @@ pub enum OptionMistake {
 
 const QENV_DIRECTORY: &str = "--qenv-directory";
 const VPN_DAEMON_PATH: &str = "--vpn-daemon-path";
+const CONTROL_SOCKET: &str = "--control-socket";
 
 impl Options {
     /// Options from the values themselves, for a caller that has no command line.
@@ -73,15 +77,20 @@ impl Options {
     pub fn new(
         qenv_directory: Option<PathBuf>,
         vpn_daemon_path: Option<PathBuf>,
+        control_socket: Option<PathBuf>,
     ) -> Result<Self, OptionsError> {
-        let given = [(QENV_DIRECTORY, &qenv_directory), (VPN_DAEMON_PATH, &vpn_daemon_path)];
+        let given = [
+            (QENV_DIRECTORY, &qenv_directory),
+            (VPN_DAEMON_PATH, &vpn_daemon_path),
+            (CONTROL_SOCKET, &control_socket),
+        ];
         let mistakes: Vec<_> = given
             .into_iter()
             .filter(|(_, path)| path.as_deref().is_some_and(|path| !is_absolute_and_normalized(path)))
             .map(|(name, _)| OptionMistake::Path(name))
             .collect();
         if mistakes.is_empty() {
-            Ok(Self { qenv_directory, vpn_daemon_path })
+            Ok(Self { qenv_directory, vpn_daemon_path, control_socket })
         } else {
             Err(OptionsError(mistakes))
         }
@@ -98,6 +107,12 @@ impl Options {
     pub fn vpn_daemon_path(&self) -> Option<&Path> {
         self.vpn_daemon_path.as_deref()
     }
+
+    /// Where the control socket is to be, in the place of the unit's runtime directory.
+    #[must_use]
+    pub fn control_socket(&self) -> Option<&Path> {
+        self.control_socket.as_deref()
+    }
 }
 
 impl Invocation {
@@ -107,7 +122,7 @@ impl Invocation {
     /// Every mistake at once.
     pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, OptionsError> {
         let mut arguments = arguments.into_iter().enumerate();
-        let (mut qenv_directory, mut vpn_daemon_path) = (None, None);
+        let (mut qenv_directory, mut vpn_daemon_path, mut control_socket) = (None, None, None);
         let (mut help, mut version) = (false, false);
         let mut mistakes = Vec::new();
         while let Some((place, argument)) = arguments.next() {
@@ -115,6 +130,7 @@ impl Invocation {
             let (option, slot) = match name {
                 b"--qenv-directory" => (QENV_DIRECTORY, &mut qenv_directory),
                 b"--vpn-daemon-path" => (VPN_DAEMON_PATH, &mut vpn_daemon_path),
+                b"--control-socket" => (CONTROL_SOCKET, &mut control_socket),
                 b"--help" | b"--version" => {
                     let (name, asked) =
                         if name == b"--help" { ("--help", &mut help) } else { ("--version", &mut version) };
@@ -141,7 +157,7 @@ impl Invocation {
                 mistakes.push(OptionMistake::Repeated(option));
             }
         }
-        let options = Options::new(qenv_directory, vpn_daemon_path).unwrap_or_else(|error| {
+        let options = Options::new(qenv_directory, vpn_daemon_path, control_socket).unwrap_or_else(|error| {
             mistakes.extend(error.0);
             Options::default()
         });
@@ -221,20 +237,21 @@ mod tests {
         parse(arguments).unwrap_err().0
     }
 
-    /// CFG-38, CFG-40: both spellings of both options, and none at all.
+    /// CFG-38, CFG-40: both spellings of each option, and none at all.
     #[test]
-    fn reads_both_options_in_both_spellings() {
-        let options =
-            Options::new(Some("/etc/coreflow".into()), Some("/opt/coreflow/coreflow-vpnd".into())).unwrap();
+    fn reads_each_option_in_both_spellings() {
+        let paths = ["/etc/coreflow", "/opt/coreflow/coreflow-vpnd", "/run/coreflow/control.sock"];
+        let [qenv, daemon, control] = paths.map(|path| Some(PathBuf::from(path)));
+        let options = Options::new(qenv, daemon, control).unwrap();
         assert_eq!(options.qenv_directory(), Some(Path::new("/etc/coreflow")));
         assert_eq!(options.vpn_daemon_path(), Some(Path::new("/opt/coreflow/coreflow-vpnd")));
+        assert_eq!(options.control_socket(), Some(Path::new("/run/coreflow/control.sock")));
         let run = Ok(Invocation::Run(options));
-        let apart = ["--qenv-directory", "/etc/coreflow", "--vpn-daemon-path", "/opt/coreflow/coreflow-vpnd"];
+        let names = [QENV_DIRECTORY, VPN_DAEMON_PATH, CONTROL_SOCKET];
+        let apart: Vec<&str> = names.into_iter().zip(paths).flat_map(|(name, path)| [name, path]).collect();
         assert_eq!(parse(&apart), run);
-        assert_eq!(
-            parse(&["--vpn-daemon-path=/opt/coreflow/coreflow-vpnd", "--qenv-directory=/etc/coreflow"]),
-            run
-        );
+        let joined = [2, 0, 1].map(|at| format!("{}={}", names[at], paths[at]));
+        assert_eq!(parse(&joined.each_ref().map(String::as_str)), run);
         assert_eq!(parse(&[]), Ok(Invocation::Run(Options::default())));
     }
 
@@ -259,13 +276,13 @@ mod tests {
                 [OptionMistake::Path(QENV_DIRECTORY)],
                 "{path}"
             );
-            let error = Options::new(Some(path.into()), Some(path.into())).unwrap_err();
-            assert_eq!(error.0, [OptionMistake::Path(QENV_DIRECTORY), OptionMistake::Path(VPN_DAEMON_PATH)]);
+            let error = Options::new(Some(path.into()), Some(path.into()), Some(path.into())).unwrap_err();
+            assert_eq!(error.0, [QENV_DIRECTORY, VPN_DAEMON_PATH, CONTROL_SOCKET].map(OptionMistake::Path));
         }
         let error = parse(&["--vpn-daemon-path=bin/secret"]).unwrap_err().to_string();
         assert!(error.starts_with("--vpn-daemon-path is not an absolute, normalized path"), "{error}");
         assert!(!error.contains("secret"), "{error}");
-        assert!(Options::new(Some("/".into()), Some("/a b/ä".into())).is_ok());
+        assert!(Options::new(Some("/".into()), Some("/a b/ä".into()), None).is_ok());
     }
 
     /// CFG-44: any other option is refused by name, all mistakes at once.
@@ -298,7 +315,9 @@ mod tests {
         assert_eq!(parse(&["--help"]), Ok(Invocation::Help));
         assert_eq!(parse(&["--version"]), Ok(Invocation::Version));
         assert_eq!(parse(&["--version", "--help"]), Ok(Invocation::Help));
-        assert!(HELP.contains(QENV_DIRECTORY) && HELP.contains(VPN_DAEMON_PATH));
+        for option in [QENV_DIRECTORY, VPN_DAEMON_PATH, CONTROL_SOCKET] {
+            assert!(HELP.contains(option));
+        }
         assert_eq!(VERSION, format!("coreflow {}", env!("CARGO_PKG_VERSION")));
     }
 }

@@ -14,10 +14,11 @@ use tokio::{
     signal::unix::{SignalKind, signal},
     sync::mpsc,
 };
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::{
     configuration::{ConfigurationReader, Sources},
+    control::{self, ControlSocket},
     log::Log,
     notify::Notify,
     options::Options,
@@ -83,15 +84,18 @@ impl Relay {
         let trust = TrustAnchors::load(reader.environment()).map_err(|error| error.to_string());
         let programs = Programs::open(&place.executables, place.options.vpn_daemon_path())
             .map_err(|error| format!("worker-missing: {error}"));
+        let control = control_socket(place, &reader);
+        let control =
+            control.as_deref().map(ControlSocket::bind).transpose().map_err(|error| error.to_string());
         let notify = Notify::of_process();
         // The log's thread starts after the last step that needs the process to have one.
         let log = Log::start(journal_stream.as_deref());
         info!("coreflow {} starts", coreflow_ipc::VERSION);
-        let (facts, trust, programs) = match (facts, trust, programs) {
-            (Ok(facts), Ok(trust), Ok(programs)) => (facts, trust, programs),
-            (facts, trust, programs) => {
+        let (facts, trust, programs, control) = match (facts, trust, programs, control) {
+            (Ok(facts), Ok(trust), Ok(programs), Ok(control)) => (facts, trust, programs, control),
+            (facts, trust, programs, control) => {
                 // All mistakes at once: an operator mends them in one go.
-                let causes = [facts.err(), trust.err(), programs.err()];
+                let causes = [facts.err(), trust.err(), programs.err(), control.err()];
                 let cause = causes.into_iter().flatten().collect::<Vec<_>>().join("; ");
                 log.failed(&cause);
                 return Err(cause);
@@ -110,6 +114,10 @@ impl Relay {
             warn!("the stored bearer ends with a line break, which is part of its value");
         }
         info!("the bearer is held in {}", facts.bearer.protection());
+        match &control {
+            Some(control) => debug!("the control socket is {}", control.file.path().display()),
+            None => debug!("there is no control socket: no --control-socket and no RUNTIME_DIRECTORY"),
+        }
         let inputs = Inputs {
             reader,
             cloudly: facts.cloudly_url,
@@ -117,6 +125,7 @@ impl Relay {
             trust,
             programs,
             notify,
+            control,
             verbosity: log.verbosity.clone(),
         };
         Ok(Self { inputs, log })
@@ -168,6 +177,12 @@ impl Relay {
         let thread = std::thread::spawn(move || self.run_with(signals, sender, received));
         Running { commands, thread: Mutex::new(Some(thread)) }
     }
+}
+
+/// Where the control socket is to be: where the option says, else in the unit's runtime directory.
+fn control_socket(place: &Place, reader: &ConfigurationReader) -> Option<PathBuf> {
+    let named = place.options.control_socket().map(Path::to_owned);
+    named.or_else(|| reader.environment().runtime_directory().map(|directory| directory.join(control::FILE)))
 }
 
 /// States a cause before there is a log (START-16).

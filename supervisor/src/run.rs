@@ -23,11 +23,13 @@ use tracing::{debug, error, info, warn};
 use crate::{
     bearer::Bearer,
     configuration::{CloudlyUrl, ConfigurationReader},
-    constants::EVENT_QUEUE,
+    constants::{CONTROL_CONNECTIONS, EVENT_QUEUE},
+    control::{ControlSocket, serving::Asked},
     custody::Custody,
     notify::Notify,
     process::{Event, Happened, Process, Said},
     programs::Programs,
+    readiness,
     sockets::ListenerSocket,
     spawn::{Death, spawn},
     stopping::{self, Stopping},
@@ -37,6 +39,7 @@ use crate::{
 
 mod answers;
 mod links;
+mod looks;
 
 use answers::Answered;
 
@@ -76,6 +79,8 @@ pub struct Inputs {
     pub programs: Programs,
     /// Tells systemd.
     pub notify: Notify,
+    /// Where `coreflowctl` asks, if anywhere.
+    pub control: Option<ControlSocket>,
     /// What the supervisor writes.
     pub verbosity: Verbosity,
 }
@@ -86,6 +91,8 @@ struct Worker {
     supervision: Supervision,
     process: Option<Process>,
     processes: u64,
+    /// When its last process was started.
+    since: Duration,
 }
 
 /// The loop's state.
@@ -98,14 +105,18 @@ pub struct Supervisor {
     tls: Arc<ClientConfig>,
     programs: Programs,
     notify: Notify,
+    noted: String,
     verbosity: Verbosity,
     custody: Custody,
+    readiness: readiness::Kept,
     listener: ListenerSocket,
     facts: Option<ListenerFacts>,
     relay_origin: String,
     workers: BTreeMap<Role, Worker>,
     events: (mpsc::Sender<Event>, mpsc::Receiver<Event>),
     answers: (mpsc::Sender<Answered>, mpsc::Receiver<Answered>),
+    asks: (mpsc::Sender<Asked>, mpsc::Receiver<Asked>),
+    control: Option<ControlSocket>,
     exchanging: bool,
     resolving: usize,
     opened: bool,
@@ -130,14 +141,18 @@ impl Supervisor {
             programs: inputs.programs,
             watchdog_at: inputs.notify.watchdog_interval().map(|interval| clock.now().mono + interval),
             notify: inputs.notify,
+            noted: String::new(),
             verbosity: inputs.verbosity,
             custody: Custody::default(),
+            readiness: readiness::Kept::default(),
             listener: ListenerSocket::default(),
             facts: None,
             relay_origin: String::new(),
             workers: BTreeMap::from(workers),
             events: mpsc::channel(EVENT_QUEUE),
             answers: mpsc::channel(EVENT_QUEUE),
+            asks: mpsc::channel(CONTROL_CONNECTIONS),
+            control: inputs.control,
             exchanging: false,
             resolving: 0,
             opened: false,
@@ -149,7 +164,9 @@ impl Supervisor {
 
     /// Runs the relay to its end.
     pub async fn run(mut self, commands: &mut mpsc::Receiver<Command>) -> Ended {
-        self.notify.status("starting: waiting for Cloudly");
+        self.note_readiness();
+        // The file goes with the loop, however that ends.
+        let _file = self.control.take().and_then(|control| self.serve_control(control));
         self.judge(Role::Relayd, supervision::Event::Wanted);
         loop {
             if let Some(ended) = self.ended.take() {
@@ -158,12 +175,14 @@ impl Supervisor {
             }
             let deadline = self.next_deadline().map(|mono| Instant::from_std(self.clock.instant(mono)));
             // A command first, so that no flood of a worker holds back a stop; then deadlines, the
-            // watchdog's among them; then answers that relayd waits for; then the workers.
+            // watchdog's among them; then answers that relayd waits for; then a look from outside, of which
+            // a bounded number waits; then the workers.
             tokio::select! {
                 biased;
                 Some(command) = commands.recv() => self.command(command),
                 () = async { sleep_until(deadline.expect("guarded")).await }, if deadline.is_some() => self.tick(),
                 Some(answered) = self.answers.1.recv() => self.answered(answered),
+                Some(asked) = self.asks.1.recv() => self.asked(asked),
                 Some(event) = self.events.1.recv() => self.event(event).await,
             }
         }
@@ -190,7 +209,6 @@ impl Supervisor {
         }
         if self.listener.close_if_due(mono) {
             warn!("relayd does not serve: the listener is closed until it is open again");
-            self.notify.status("not serving: relayd is being restarted");
         }
         if let (Some(at), Some(interval)) = (self.watchdog_at, self.notify.watchdog_interval())
             && at <= mono
@@ -321,6 +339,7 @@ impl Supervisor {
         let port = (role == Role::Relayd).then(|| self.cloudly.port());
         let worker = self.workers.get_mut(&role).expect("each role has its worker");
         worker.processes += 1;
+        worker.since = self.clock.now().mono;
         let spawned = spawn(role, program, port)
             .and_then(|spawned| Process::watch(role, worker.processes, spawned, &self.events.0));
         match spawned {
@@ -432,6 +451,7 @@ impl Supervisor {
         if role == Role::Relayd {
             self.listener.unserved(mono);
             self.exchanging = false;
+            self.readiness.relayd_ended();
         }
         if let Some(stopping) = &mut self.stopping {
             // A worker that had not got as far as its link has nothing to lose and says nothing.
@@ -451,5 +471,6 @@ impl Supervisor {
             "the worker {death}; it is started again in {} ms",
             restart.as_millis()
         );
+        self.note_readiness();
     }
 }

@@ -39,6 +39,11 @@ impl ListenerSocket {
         Ok((address, copy.into()))
     }
 
+    /// The address that is bound, while one is.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.held.as_ref().and_then(|listener| listener.local_addr().ok())
+    }
+
     /// The relayd that served it has ended.
     pub fn unserved(&mut self, mono: Duration) {
         if self.held.is_some() && self.unserved_since.is_none() {

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use coreflow_ipc::backoff::Backoff;
 
-use crate::constants::{
-    HELLO_BOUND, PING_INTERVAL, PONG_BOUND, RESTART_FIRST, RESTART_LONGEST, RESTART_RESET,
+use crate::{
+    constants::{HELLO_BOUND, PING_INTERVAL, PONG_BOUND, RESTART_FIRST, RESTART_LONGEST, RESTART_RESET},
+    status::WorkerState,
 };
 
 /// What happens to a worker.
@@ -95,6 +96,17 @@ impl Supervision {
         match self.phase {
             Phase::Waiting { until } => Some(until.saturating_sub(mono)),
             Phase::Unwanted | Phase::Starting { .. } | Phase::Alive { .. } | Phase::Dying { .. } => None,
+        }
+    }
+
+    /// What the worker does, as a status states it.
+    pub fn state(&self) -> WorkerState {
+        match self.phase {
+            Phase::Unwanted => WorkerState::Off,
+            Phase::Starting { .. } => WorkerState::Starting,
+            Phase::Alive { .. } => WorkerState::Running,
+            Phase::Dying { .. } => WorkerState::Ending,
+            Phase::Waiting { .. } => WorkerState::Waiting,
         }
     }
 

@@ -20,9 +20,25 @@ const CERTIFICATE_DIRECTORY: &str = "SSL_CERT_DIR";
 /// Device and inode of the stream that systemd connected to the journal.
 const JOURNAL_STREAM: &str = "JOURNAL_STREAM";
 
+/// The directories that systemd made for the unit below `/run`, separated by colons.
+const RUNTIME_DIRECTORY: &str = "RUNTIME_DIRECTORY";
+
 /// Facts of the host that are asked for beside the seven variables.
-const HOST_FACTS: [&str; 4] =
-    [CREDENTIALS_DIRECTORY, CERTIFICATE_FILE, CERTIFICATE_DIRECTORY, JOURNAL_STREAM];
+const HOST_FACTS: [&str; 5] =
+    [CREDENTIALS_DIRECTORY, CERTIFICATE_FILE, CERTIFICATE_DIRECTORY, JOURNAL_STREAM, RUNTIME_DIRECTORY];
+
+/// The first of the unit's runtime directories in this process's environment, for a program that asks for
+/// nothing else.
+#[must_use]
+pub fn runtime_directory_of_process() -> Option<PathBuf> {
+    first_directory(std::env::var_os(RUNTIME_DIRECTORY)?.as_bytes())
+}
+
+/// The first of several directories, if it is an absolute one.
+fn first_directory(directories: &[u8]) -> Option<PathBuf> {
+    let first = directories.split(|byte| *byte == b':').next()?;
+    Some(PathBuf::from(OsStr::from_bytes(first))).filter(|directory| directory.is_absolute())
+}
 
 /// The values of the names that the reader knows; an empty value counts as missing. Copies are wiped on drop.
 #[derive(Default)]
@@ -87,6 +103,12 @@ impl Environment {
         self.values.get(JOURNAL_STREAM).and_then(|value| String::from_utf8(value.to_vec()).ok())
     }
 
+    /// The first of the unit's runtime directories.
+    #[must_use]
+    pub fn runtime_directory(&self) -> Option<PathBuf> {
+        self.values.get(RUNTIME_DIRECTORY).and_then(|value| first_directory(value))
+    }
+
     fn path(&self, name: &str) -> Option<PathBuf> {
         self.values.get(name).map(|value| PathBuf::from(OsStr::from_bytes(value)))
     }
@@ -96,7 +118,7 @@ impl Environment {
 mod tests {
     use super::*;
 
-    /// CFG-34, CFG-30, CFG-31, CFG-32, CFG-33: the seven variables and four facts of the host, nothing else;
+    /// CFG-34, CFG-30, CFG-31, CFG-32, CFG-33: the seven variables and five facts of the host, nothing else;
     /// the removed names are not asked for, so a boot with them set is the boot without them.
     #[test]
     fn asks_for_the_listed_names_only() {
@@ -117,6 +139,7 @@ mod tests {
                 "COREFLOW_VPN_QUIC_PORT",
                 "CREDENTIALS_DIRECTORY",
                 "JOURNAL_STREAM",
+                "RUNTIME_DIRECTORY",
                 "SERVEZONE_CLUSTER_RELAY_AUTHORIZATION",
                 "SSL_CERT_DIR",
                 "SSL_CERT_FILE",
@@ -132,7 +155,7 @@ mod tests {
             assert!(!asked.contains(&removed.to_owned()), "{removed}");
             assert_eq!(Variable::of_name(removed), None);
         }
-        assert_eq!(environment.values.len(), 11);
+        assert_eq!(environment.values.len(), 12);
     }
 
     /// An empty value counts as missing, also for the facts of the host.
@@ -141,6 +164,22 @@ mod tests {
         let environment = Environment::snapshot(|_| Some(OsString::new()));
         assert!(environment.values.is_empty());
         assert_eq!(environment.credentials_directory(), None);
+        assert_eq!(environment.runtime_directory(), None);
+    }
+
+    /// systemd separates several runtime directories by colons, and all of them are absolute.
+    #[test]
+    fn the_first_runtime_directory_counts() {
+        for (stated, first) in [
+            ("/run/coreflow", Some("/run/coreflow")),
+            ("/run/coreflow:/run/other", Some("/run/coreflow")),
+            ("coreflow", None),
+            (":/run/other", None),
+        ] {
+            let environment =
+                Environment::snapshot(|name| (name == RUNTIME_DIRECTORY).then(|| stated.into()));
+            assert_eq!(environment.runtime_directory(), first.map(PathBuf::from), "{stated}");
+        }
     }
 
     /// CFG-02: outside this file no source of the product's processes reads the process environment.

@@ -98,7 +98,7 @@ mod tests {
         std::fs::write(working.join("qenv.yml"), "required: []\n").unwrap();
         assert_eq!(modes(&plain, &executable, &working), (executable.clone(), None));
 
-        let options = Options::new(Some(named.clone()), None).unwrap();
+        let options = Options::new(Some(named.clone()), None, None).unwrap();
         assert_eq!(modes(&options, &executable, &working), (named, None));
     }
 }

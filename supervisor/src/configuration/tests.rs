@@ -421,7 +421,7 @@ fn without_an_overlay_directory_none_is_read() {
         "CLOUDLY_URL: https://a.example.com\nSERVEZONE_CLUSTER_RELAY_AUTHORIZATION: b\n",
     );
     assert!(host.reader(&[]).launch_facts().is_ok());
-    let options = crate::options::Options::new(Some(host.path("work")), None).unwrap();
+    let options = crate::options::Options::new(Some(host.path("work")), None, None).unwrap();
     let mut sources = Sources::of(&options, &host.path("bin"), &host.path("work"), Environment::default());
     sources.secrets_directory = host.path("secrets");
     let error = ConfigurationReader::open(sources).launch_facts().err().unwrap();

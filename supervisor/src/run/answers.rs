@@ -6,10 +6,7 @@ use std::{net::SocketAddr, sync::Arc};
 use coreflow_ipc::{
     asks::AskId,
     hello::Role,
-    messages::{
-        readiness::Refusal,
-        relayd::{FromRelayd, Identity, IdentityDenied, ToRelayd},
-    },
+    messages::relayd::{FromRelayd, Identity, IdentityDenied, ToRelayd},
 };
 use tracing::{debug, error, info, warn};
 
@@ -40,11 +37,13 @@ impl Supervisor {
             FromRelayd::AskAddresses { id } => self.ask_addresses(id),
             FromRelayd::AskListenerFacts { id, relay_origin } => self.ask_listener_facts(id, relay_origin),
             FromRelayd::AskListener { id } => self.ask_listener(id),
-            FromRelayd::Waiting { .. } | FromRelayd::Readiness { .. } if !self.may_state() => {}
             FromRelayd::Waiting { what } => {
-                let what: String = what.chars().take(200).collect();
-                info!("not ready: waiting for {what}");
-                self.notify.status(&format!("not ready: waiting for {what}"));
+                self.readiness.wait_for(&what);
+                if self.may_state() {
+                    let what: String = what.chars().take(200).collect();
+                    info!("not ready: waiting for {what}");
+                    self.note_readiness();
+                }
             }
             FromRelayd::Open => self.open(),
             FromRelayd::Keep(kept) => {
@@ -52,7 +51,13 @@ impl Supervisor {
                     self.fail(Role::Relayd, &violation.to_string());
                 }
             }
-            FromRelayd::Readiness { refusals } => self.readiness(&refusals),
+            // Taken over whatever it costs; only what is told of it has a budget.
+            FromRelayd::Readiness { refusals } => {
+                self.readiness.state(refusals);
+                if self.may_state() {
+                    self.note_readiness();
+                }
+            }
             FromRelayd::StartFailed { cause } => self.start_failed(cause),
         }
     }
@@ -160,6 +165,9 @@ impl Supervisor {
 
     fn exchanged(&mut self, id: AskId, result: Result<Identity, ExchangeError>) {
         self.exchanging = false;
+        let failure = result.as_ref().err().map(ToString::to_string);
+        self.readiness.exchanged(failure.as_deref());
+        self.note_readiness();
         let answer = result.map_err(|error| {
             warn!(method = "getIdentityByToken", "no identity: {error}");
             if error.refuses_the_bearer() && !self.opened {
@@ -200,23 +208,12 @@ impl Supervisor {
     fn open(&mut self) {
         if self.opened {
             info!("relayd serves again");
-            self.notify.status("open for Cloudly dispatch");
         } else {
             self.opened = true;
             info!("the relay is open for Cloudly dispatch");
             self.notify.ready();
         }
-    }
-
-    fn readiness(&mut self, refusals: &[Refusal]) {
-        match refusals.first() {
-            Some(refusal) => {
-                let line: String = refusal.to_string().chars().take(300).collect();
-                self.notify.status(&format!("not ready: {line}"));
-            }
-            None if self.opened => self.notify.status("open for Cloudly dispatch"),
-            None => {}
-        }
+        self.note_readiness();
     }
 
     /// A start that cannot succeed ends the process; of a relayd that was restarted it is an error

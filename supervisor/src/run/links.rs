@@ -23,6 +23,8 @@ impl Supervisor {
         }
         match role {
             Role::Relayd | Role::Supervisor => {
+                self.readiness.relayd_begins();
+                self.note_readiness();
                 let start = RelaydStart {
                     cloudly: CloudlyEndpoint {
                         host: self.cloudly.host(),

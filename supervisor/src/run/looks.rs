@@ -1,0 +1,122 @@
+//! What the loop tells who looks at the relay from outside: `coreflowctl` over the control socket, and systemd
+//! by one line. Both read the same kept readiness (PROT-21, PROT-33, PROT-35).
+
+use std::time::Duration;
+
+use coreflow_ipc::{VERSION, hello::Role, messages::relayd::Reference};
+use tracing::error;
+
+use super::{Supervisor, Worker};
+use crate::{
+    constants::STATUS_ID,
+    control::{
+        ControlSocket, SocketFile,
+        protocol::{Answer, Command},
+        serving::{Asked, serve},
+    },
+    permitted::Phase,
+    status::{self, Registration, State, Status, WorkerState},
+};
+
+impl Supervisor {
+    /// Serves the control socket beside the loop, and gives the file that goes with it.
+    pub(super) fn serve_control(&self, control: ControlSocket) -> Option<SocketFile> {
+        let ControlSocket { listener, file } = control;
+        match serve(listener, self.asks.0.clone(), self.clock) {
+            Ok(()) => Some(file),
+            Err(failure) => {
+                error!(class = %failure.kind(), "the control socket cannot be served");
+                None
+            }
+        }
+    }
+
+    /// Answers from what the loop holds; whoever asked may be gone.
+    pub(super) fn asked(&self, asked: Asked) {
+        let answer = match asked.command {
+            Command::Status => Answer::Status(Box::new(self.status())),
+        };
+        let _ = asked.answer.send(answer);
+    }
+
+    /// Tells systemd the one line of the readiness, when it is another one.
+    pub(super) fn note_readiness(&mut self) {
+        if self.stopping.is_some() {
+            return;
+        }
+        let (open, parked) = (self.is_open(), self.custody.kept().parked.as_deref());
+        let readiness = self.readiness.check(open, parked);
+        let line = match (readiness.refusals.first(), self.readiness.waiting_for(open, parked)) {
+            (Some(refusal), _) => {
+                format!("not ready: {}", refusal.to_string().chars().take(300).collect::<String>())
+            }
+            (None, Some(what)) if self.opened => format!("not ready: waiting for {what}"),
+            (None, Some(what)) => format!("starting: waiting for {what}"),
+            (None, None) => "open for Cloudly dispatch".to_owned(),
+        };
+        if line != self.noted {
+            self.notify.status(&line);
+            self.noted = line;
+        }
+    }
+
+    fn status(&self) -> Status {
+        let (open, kept) = (self.is_open(), self.custody.kept());
+        let parked = kept.parked.as_deref();
+        let state = match (self.stopping.is_some(), open, self.opened) {
+            (true, ..) => State::Stopping,
+            (false, true, _) => State::Open,
+            (false, false, true) => State::Restarting,
+            (false, false, false) => State::Starting,
+        };
+        let waiting_for = self.readiness.waiting_for(open, parked).filter(|_| self.stopping.is_none());
+        Status {
+            version: VERSION.to_owned(),
+            pid: std::process::id(),
+            uptime_ms: milliseconds(self.mono()),
+            state,
+            waiting_for: waiting_for.map(str::to_owned),
+            readiness: self.readiness.check(open, parked),
+            listener: self.listener.address(),
+            registration: Registration {
+                credential: kept.credential.as_ref().map(bounded),
+                record: kept.record.as_ref().map(bounded),
+                parked: kept.parked.clone(),
+            },
+            workers: self.workers.iter().map(|(role, worker)| self.worker(*role, worker)).collect(),
+        }
+    }
+
+    /// Whether the relayd that runs is open and serves.
+    fn is_open(&self) -> bool {
+        let relayd = &self.workers[&Role::Relayd];
+        let open = relayd.process.as_ref().is_some_and(|process| process.gate.phase() == Phase::Open);
+        open && !relayd.supervision.is_dying() && self.stopping.is_none()
+    }
+
+    fn worker(&self, role: Role, worker: &Worker) -> status::Worker {
+        let process = worker.process.as_ref();
+        let state = match worker.supervision.state() {
+            // It is not wanted any more, and was told so.
+            WorkerState::Off if process.is_some() => WorkerState::Ending,
+            state => state,
+        };
+        let mono = self.mono();
+        status::Worker {
+            role: role.name().to_owned(),
+            state,
+            pid: process.map(|process| process.pid),
+            uptime_ms: process.map(|_| milliseconds(mono.saturating_sub(worker.since))),
+            restarts: worker.supervision.restarts(),
+            restarts_in_ms: worker.supervision.restarts_in(mono).map(milliseconds),
+        }
+    }
+}
+
+fn bounded(reference: &Reference) -> Reference {
+    Reference { id: reference.id.chars().take(STATUS_ID).collect(), generation: reference.generation }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
