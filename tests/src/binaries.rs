@@ -1,11 +1,11 @@
-//! The four real binaries, built once per test process with the profile of the test.
+//! The real binaries, the relay's four and `coreflowctl`, built once per test process with the profile of the test.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
 const PACKAGES: [&str; 4] = ["coreflow-supervisor", "coreflow-relayd", "coreflow-pulld", "coreflow-vpnd"];
-const NAMES: [&str; 4] = ["coreflow", "coreflow-relayd", "coreflow-pulld", "coreflow-vpnd"];
+const NAMES: [&str; 5] = ["coreflow", "coreflowctl", "coreflow-relayd", "coreflow-pulld", "coreflow-vpnd"];
 
 /// The directory that holds `coreflow` and its workers, built by the first caller. Other test
 /// processes that build at the same time wait on cargo's own lock.

@@ -9,6 +9,7 @@
 //!   clients without manners.
 //! - [`relay`]: the real `coreflow` as a unit would start it, [`binaries`]: the build of it.
 //! - [`processes`] and [`sockets`]: what the kernel shows of it.
+//! - [`control`]: the control socket, over `coreflowctl` and without it.
 //! - [`link_tap`]: a release whose links are tapped.
 //! - [`memory`]: the search of a process's memory for a secret, [`disclosure`]: of what it wrote.
 //! - [`demo`]: the story that `cargo demo` tells.
@@ -17,6 +18,7 @@ pub mod authority;
 pub mod binaries;
 pub mod carrier;
 pub mod cloudly;
+pub mod control;
 pub mod demo;
 pub mod dial;
 pub mod disclosure;

@@ -2,6 +2,7 @@
 //! an empty environment plus the named variables, the bearer as a credential file.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::ExitStatusExt;
@@ -56,6 +57,8 @@ pub struct RelaySetup {
     pub arguments: Vec<String>,
     /// Whether there is a `NOTIFY_SOCKET`.
     pub notify: bool,
+    /// Where the control socket is to be; a relative path is one in the working directory.
+    pub control_socket: Option<PathBuf>,
     /// The port of the origin and the listener.
     pub port: u16,
     /// The host name of the origin.
@@ -82,6 +85,7 @@ impl RelaySetup {
             files: BTreeMap::new(),
             arguments: Vec::new(),
             notify: false,
+            control_socket: None,
             port,
             host_name: "relay.localhost.test".to_owned(),
             executables: None,
@@ -124,6 +128,13 @@ impl RelaySetup {
     #[must_use]
     pub fn notified(mut self) -> Self {
         self.notify = true;
+        self
+    }
+
+    /// Gives the relay a control socket in its working directory.
+    #[must_use]
+    pub fn controlled(mut self) -> Self {
+        self.control_socket = Some("control.sock".into());
         self
     }
 
@@ -199,6 +210,7 @@ pub struct Relay {
     child: Child,
     home: TempDir,
     notify: Option<NotifySocket>,
+    control_socket: Option<PathBuf>,
     lines: Arc<Mutex<Vec<Line>>>,
     change: Change,
 }
@@ -212,9 +224,13 @@ impl Relay {
             variables.insert("NOTIFY_SOCKET".to_owned(), path.display().to_string());
             NotifySocket::bind(&path).expect("binding the notify socket")
         });
+        let control_socket = setup.control_socket.as_ref().map(|path| home.path().join(path));
+        let control =
+            control_socket.iter().flat_map(|path| [OsStr::new("--control-socket"), path.as_os_str()]);
         let executables = setup.executables.as_deref().unwrap_or_else(|| binaries());
         let mut child = Command::new(executables.join("coreflow"))
             .args(&setup.arguments)
+            .args(control)
             .current_dir(home.path())
             .env_clear()
             .envs(&variables)
@@ -226,7 +242,7 @@ impl Relay {
         let (lines, change) = (Arc::default(), Change::default());
         collect(child.stdout.take().expect("stdout is a pipe"), false, &lines, &change);
         collect(child.stderr.take().expect("stderr is a pipe"), true, &lines, &change);
-        Self { child, home, notify, lines, change }
+        Self { child, home, notify, control_socket, lines, change }
     }
 
     /// Every line so far, both streams, in order of arrival.
@@ -259,6 +275,14 @@ impl Relay {
     /// The service manager's end, where the setup asked for one.
     pub fn notify(&self) -> Option<&NotifySocket> {
         self.notify.as_ref()
+    }
+
+    /// Where its control socket is.
+    ///
+    /// # Panics
+    /// When the setup asked for none.
+    pub fn control_socket(&self) -> &Path {
+        self.control_socket.as_deref().expect("the relay was set up with a control socket")
     }
 
     /// The working directory.

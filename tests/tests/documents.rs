@@ -52,6 +52,8 @@ fn the_unit_is_what_the_requirements_fix() {
         ("MemoryDenyWriteExecute", "yes"),
         ("NoNewPrivileges", "yes"),
         ("CapabilityBoundingSet", ""),
+        ("RuntimeDirectory", "coreflow"),
+        ("RuntimeDirectoryMode", "0700"),
     ] {
         assert_eq!(unit.get(name).map(Vec::as_slice), Some(&[expected.to_owned()][..]), "{name}");
     }

@@ -27,7 +27,7 @@ impl Scene {
         authority: &Authority,
         prepare: impl FnOnce(&Cloudly, RelaySetup) -> RelaySetup,
     ) -> Self {
-        let setup = RelaySetup::new(authority).notified();
+        let setup = RelaySetup::new(authority).notified().controlled();
         let cloudly = Cloudly::start(authority, setup.cloudly_settings()).await;
         let setup = setup.facing(&cloudly);
         let setup = prepare(&cloudly, setup);
