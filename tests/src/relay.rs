@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -212,6 +213,8 @@ pub struct Relay {
     notify: Option<NotifySocket>,
     control_socket: Option<PathBuf>,
     lines: Arc<Mutex<Vec<Line>>>,
+    /// Streams that are not read to their end.
+    reading: Arc<AtomicUsize>,
     change: Change,
 }
 
@@ -240,9 +243,10 @@ impl Relay {
             .spawn()
             .expect("executing coreflow");
         let (lines, change) = (Arc::default(), Change::default());
-        collect(child.stdout.take().expect("stdout is a pipe"), false, &lines, &change);
-        collect(child.stderr.take().expect("stderr is a pipe"), true, &lines, &change);
-        Self { child, home, notify, control_socket, lines, change }
+        let reading = Arc::new(AtomicUsize::new(2));
+        collect(child.stdout.take().expect("stdout is a pipe"), false, &lines, &reading, &change);
+        collect(child.stderr.take().expect("stderr is a pipe"), true, &lines, &reading, &change);
+        Self { child, home, notify, control_socket, lines, reading, change }
     }
 
     /// Every line so far, both streams, in order of arrival.
@@ -321,13 +325,17 @@ impl Relay {
         signal_process(self.pid(), signal);
     }
 
-    /// Waits for the exit: the code, or minus the number of the signal that ended it.
+    /// Waits for the exit, and until all that the relay wrote is read: the code, or minus the number of the
+    /// signal that ended it.
     ///
     /// # Errors
     /// [`Late`].
     pub async fn wait_exit(&mut self, bound: Duration) -> Result<i32, Late> {
         let look = || {
             let status = self.child.try_wait().expect("asking for the exit of an own child")?;
+            if self.reading.load(Ordering::SeqCst) > 0 {
+                return None;
+            }
             Some(status.code().unwrap_or_else(|| -status.signal().unwrap_or_default()))
         };
         poll(bound, "exit of the relay", look).await
@@ -351,13 +359,20 @@ fn signal_process(pid: u32, signal: Signal) {
     let _ = kill(pid, signal);
 }
 
-fn collect(stream: impl Read + Send + 'static, stderr: bool, lines: &Arc<Mutex<Vec<Line>>>, change: &Change) {
-    let (lines, change) = (lines.clone(), change.clone());
+fn collect(
+    stream: impl Read + Send + 'static,
+    stderr: bool,
+    lines: &Arc<Mutex<Vec<Line>>>,
+    reading: &Arc<AtomicUsize>,
+    change: &Change,
+) {
+    let (lines, reading, change) = (lines.clone(), reading.clone(), change.clone());
     std::thread::spawn(move || {
         for bytes in BufReader::new(stream).split(b'\n').map_while(Result::ok) {
             lock(&lines).push(Line { stderr, text: String::from_utf8_lossy(&bytes).into_owned() });
             change.announce();
         }
+        reading.fetch_sub(1, Ordering::SeqCst);
     });
 }
 
