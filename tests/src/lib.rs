@@ -12,9 +12,10 @@
 //! - [`control`]: the control socket, over `coreflowctl` and without it.
 //! - [`link_tap`]: a release whose links are tapped.
 //! - [`memory`]: the search of a process's memory for a secret, [`disclosure`]: of what it wrote.
-//! - [`demo`]: the story that `cargo demo` tells.
+//! - [`demo`]: the story that `cargo demo` tells, [`bench`]: the figures of `cargo relay-bench`.
 
 pub mod authority;
+pub mod bench;
 pub mod binaries;
 pub mod carrier;
 pub mod cloudly;
