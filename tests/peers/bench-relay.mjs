@@ -11,7 +11,7 @@
 // cluster's document is not read. Nothing in it is there to slow it down.
 //
 // It is started with what it needs in BENCH_RELAY, a JSON object: cloudlyUrl, ca, cert and key (PEM), host, port. It
-// prints `open` once it serves, and after a SIGUSR2 `collected` once the garbage is (with `node --expose-gc`), so that
+// ends with its standard input, prints `open` once it serves, and after a SIGUSR2 `collected` once the garbage is (with `node --expose-gc`), so that
 // its memory is not counted with what it has only not yet given back.
 
 import { request as httpsRequest } from 'node:https';
@@ -134,6 +134,7 @@ const server = new SmartServe({
 });
 server.setHandler(() => new Response('Not Found', { status: 404 }));
 
+process.stdin.on('end', () => process.exit(0)).resume();
 process.on('SIGUSR2', () => {
   globalThis.gc?.();
   process.stdout.write('collected\n');

@@ -16,6 +16,7 @@ use super::cloudly::{Cloudly, Facts};
 use super::cost;
 use super::node::Dial;
 use crate::authority::Authority;
+use crate::processes::is_alive;
 use crate::relay::{Relay, RelaySetup};
 use crate::waiting::{BOUND, poll};
 
@@ -185,7 +186,8 @@ impl NodeRelay {
             .args(["--expose-gc", SCRIPT])
             .current_dir(ground.peers)
             .env("BENCH_RELAY", how.to_string())
-            .stdin(Stdio::null())
+            // Held open as long as this process lives, whose end is then the relay's.
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -214,9 +216,16 @@ impl NodeRelay {
     }
 
     async fn wait_lines(&self, line: &str, count: usize) -> Result<(), String> {
-        let seen = || (self.count(line) >= count).then_some(());
+        let seen = || {
+            let seen = self.count(line) >= count;
+            (seen || !is_alive(self.child.id())).then_some(seen)
+        };
         let what = format!("line \"{line}\" of the Node relay");
-        poll(BOUND, &what, seen).await.map_err(|late| format!("{late}; it wrote {:#?}", self.lines()))
+        match poll(BOUND, &what, seen).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(format!("the Node relay ended; it wrote {:#?}", self.lines())),
+            Err(late) => Err(format!("{late}; it wrote {:#?}", self.lines())),
+        }
     }
 }
 
