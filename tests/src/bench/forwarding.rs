@@ -7,13 +7,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use tokio::task::JoinSet;
-
 use super::arguments::Arguments;
 use super::contestant::{Contestant, Ground, Kind};
-use super::crowd::register_all;
+use super::crowd::Crowd;
 use super::latencies::Latencies;
-use super::node::Node;
 
 /// What one contestant did at one number in flight, over all rounds.
 #[derive(Debug, Default)]
@@ -48,7 +45,7 @@ pub type Forwarding = BTreeMap<(Kind, usize), Measured>;
 
 struct Runner {
     contestant: Contestant,
-    nodes: Vec<Node>,
+    crowd: Crowd,
 }
 
 /// Measures all contestants, by turns in each round.
@@ -60,8 +57,9 @@ pub async fn measure(arguments: &Arguments, ground: &Ground<'_>) -> Result<Forwa
     let mut runners = Vec::new();
     for kind in [Kind::Coreflow, Kind::Node, Kind::Direct] {
         let contestant = Contestant::start(kind, ground).await?;
-        let nodes = register_all(&contestant, 0..most).await?;
-        let mut runner = Runner { contestant, nodes };
+        let mut crowd = Crowd::default();
+        crowd.grow(&contestant, most).await?;
+        let mut runner = Runner { contestant, crowd };
         // A just-in-time compiler has seen the path by then, and so have all caches.
         runner.run(most.min(64), arguments.measure).await?;
         runners.push(runner);
@@ -86,29 +84,7 @@ impl Runner {
     async fn run(&mut self, in_flight: usize, measure: Duration) -> Result<Measured, String> {
         let cpu = self.contestant.cpu()?;
         let begin = Instant::now();
-        let end = begin + measure;
-        let mut asking = JoinSet::new();
-        for mut node in self.nodes.drain(..in_flight) {
-            asking.spawn(async move {
-                let mut latencies = Latencies::default();
-                let mut asked = Instant::now();
-                while asked < end {
-                    node.ask().await?;
-                    let answered = Instant::now();
-                    latencies.add(answered - asked);
-                    asked = answered;
-                }
-                Ok::<_, String>((node, latencies))
-            });
-        }
-        let mut latencies = Latencies::default();
-        while let Some(done) = asking.join_next().await {
-            let (node, of_node) = done
-                .expect("a node's task does not panic")
-                .map_err(|why: String| self.contestant.blame(&why))?;
-            self.nodes.push(node);
-            latencies.merge(of_node);
-        }
+        let latencies = self.crowd.ask(&self.contestant, in_flight, begin + measure).await?;
         let elapsed = begin.elapsed();
         let cpu = self.contestant.cpu()? - cpu;
         if latencies.is_empty() {

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use tokio::task::JoinSet;
-
 use super::arguments::Arguments;
 use super::contestant::{Contestant, Ground, Kind};
-use super::crowd::register_all;
+use super::crowd::Crowd;
 
 /// What one relay holds.
 #[derive(Debug)]
@@ -35,15 +33,11 @@ pub async fn measure(arguments: &Arguments, ground: &Ground<'_>) -> Result<BTree
     for kind in Kind::RELAYS {
         let contestant = Contestant::start(kind, ground).await?;
         let mut held = Held { empty: contestant.memory_at_rest().await?, with: BTreeMap::new() };
-        let mut idle = JoinSet::new();
+        let mut crowd = Crowd::default();
         for count in arguments.nodes.iter().copied() {
-            for node in register_all(&contestant, idle.len()..count).await? {
-                idle.spawn(node.idle());
-            }
+            crowd.grow(&contestant, count).await?;
             let bytes = contestant.memory_at_rest().await?;
-            if idle.try_join_next().is_some() {
-                return Err(format!("{} closed an idle node", kind.name()));
-            }
+            crowd.all_there(&contestant)?;
             held.with.insert(count, bytes);
         }
         measured.insert(kind, held);

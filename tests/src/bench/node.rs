@@ -141,8 +141,9 @@ impl Node {
         Err(format!("answered with something else: {}", text.chars().take(200).collect::<String>()))
     }
 
-    /// Stays connected without a word until the server closes.
-    pub async fn idle(mut self) {
+    /// Stays connected without a word, pings answered, until the server closes. Cancelled, it loses nothing but
+    /// messages that nobody asked for.
+    pub async fn idle(&mut self) {
         while let Ok(Some(_)) = self.socket.next().await {}
     }
 }

@@ -105,7 +105,7 @@ async fn live(dial: Dial, number: usize, tally: Tally) {
     let (mut closed, mut failures) = (None::<Instant>, 0);
     loop {
         match Node::register(&dial, number).await {
-            Ok(node) => {
+            Ok(mut node) => {
                 failures = 0;
                 {
                     let mut count = tally.count();

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 const TEXT: u8 = 0x1;
@@ -23,7 +23,7 @@ const LIMIT: usize = 16 << 20;
 pub struct WebSocket<S> {
     stream: S,
     arrived: BytesMut,
-    leaving: Vec<u8>,
+    leaving: BytesMut,
     client: bool,
     closed: bool,
 }
@@ -31,7 +31,7 @@ pub struct WebSocket<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> WebSocket<S> {
     /// The end of `stream` whose upgrade is over; `arrived` is what was read beyond it. A client masks.
     pub fn upgraded(stream: S, arrived: BytesMut, client: bool) -> Self {
-        Self { stream, arrived, leaving: Vec::new(), client, closed: false }
+        Self { stream, arrived, leaving: BytesMut::new(), client, closed: false }
     }
 
     /// Puts a text message among those that [`WebSocket::flush`] sends.
@@ -39,18 +39,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WebSocket<S> {
         self.frame(TEXT, text);
     }
 
-    /// Sends what was put, in one write.
+    /// Sends what was put, in one write where the connection takes it. Cancelled, it goes on from there.
     ///
     /// # Errors
     /// The connection's.
     pub async fn flush(&mut self) -> io::Result<()> {
-        self.stream.write_all(&self.leaving).await?;
-        self.stream.flush().await?;
-        self.leaving.clear();
-        Ok(())
+        while !self.leaving.is_empty() {
+            if self.stream.write_buf(&mut self.leaving).await? == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+        }
+        self.stream.flush().await
     }
 
-    /// The next message; `None` once the peer has closed.
+    /// The next message; `None` once the peer has closed. Cancelled, it loses nothing.
     ///
     /// # Errors
     /// The connection's, and a frame that no relay sends.
@@ -93,17 +95,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WebSocket<S> {
     }
 
     fn frame(&mut self, opcode: u8, payload: &[u8]) {
-        self.leaving.push(0x80 | opcode);
+        self.leaving.put_u8(0x80 | opcode);
         let mask = if self.client { 0x80 } else { 0 };
         match payload.len() {
-            length @ 0..126 => self.leaving.push(mask | u8::try_from(length).expect("it is below 126")),
+            length @ 0..126 => self.leaving.put_u8(mask | u8::try_from(length).expect("it is below 126")),
             length @ 126..=0xffff => {
-                self.leaving.push(mask | 126);
+                self.leaving.put_u8(mask | 126);
                 let length = u16::try_from(length).expect("it is at most 0xffff");
                 self.leaving.extend_from_slice(&length.to_be_bytes());
             }
             length => {
-                self.leaving.push(mask | 127);
+                self.leaving.put_u8(mask | 127);
                 self.leaving.extend_from_slice(&(length as u64).to_be_bytes());
             }
         }
