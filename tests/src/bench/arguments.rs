@@ -76,11 +76,11 @@ impl Default for Arguments {
         Self {
             peers: PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/peers")),
             binaries: None,
-            rounds: 3,
+            rounds: 8,
             only: None,
             nodes: vec![100, 1_000, 10_000],
             loads: vec![1, 16, 64, 256],
-            measure: Duration::from_secs(4),
+            measure: Duration::from_secs(2),
             recarried: 1_000,
         }
     }

@@ -66,16 +66,17 @@ pub async fn measure(arguments: &Arguments, ground: &Ground<'_>) -> Result<Forwa
     }
     let mut measured = Forwarding::new();
     for _ in 0..arguments.rounds {
-        for runner in &mut runners {
-            for load in arguments.loads.iter().copied() {
+        for load in arguments.loads.iter().copied() {
+            // One right after the other: a machine whose speed changes changes it for all of them.
+            for runner in &mut runners {
                 let round = runner.run(load, arguments.measure).await?;
                 let sum = measured.entry((runner.contestant.kind, load)).or_default();
                 sum.latencies.merge(round.latencies);
                 sum.elapsed += round.elapsed;
                 sum.cpu += round.cpu;
             }
+            runners.rotate_left(1);
         }
-        runners.rotate_left(1);
     }
     Ok(measured)
 }

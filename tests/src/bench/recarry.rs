@@ -15,6 +15,8 @@ use crate::waiting::Change;
 
 /// Longest wait for all nodes.
 const BOUND: Duration = Duration::from_secs(120);
+/// Cuts, at most: each takes some seconds and has as many samples as nodes.
+const ROUNDS: u32 = 3;
 /// Pause before a node dials again after a failure, and how many failures it has.
 const PAUSE: Duration = Duration::from_millis(100);
 const FAILURES: usize = 50;
@@ -51,7 +53,7 @@ impl Tally {
     }
 }
 
-/// Measures both relays, one after the other, as often as there are rounds.
+/// Measures both relays, one after the other, with a cut in each round, of which there are a few at most.
 ///
 /// # Errors
 /// What did not work, and with whom.
@@ -69,7 +71,7 @@ pub async fn measure(
         }
         all_registered(&relay, &tally, arguments.recarried).await?;
         let mut recarried = Recarried::default();
-        for _ in 0..arguments.rounds {
+        for _ in 0..arguments.rounds.min(ROUNDS) {
             // Nodes and relay are at rest before the next cut.
             relay.memory_at_rest().await?;
             *tally.count() = Count::default();
