@@ -77,6 +77,7 @@ enum Order {
     Send(Frame),
     Close(Option<u16>),
     CutWithin(String),
+    Stall(Duration),
 }
 
 struct Pending {
@@ -132,6 +133,12 @@ impl Carrier {
     /// Sends the first half of a text frame and drops the connection.
     pub async fn cut_within(&self, text: String) {
         drop(self.orders.send(Order::CutWithin(text)).await);
+    }
+
+    /// Neither reads nor writes for a time, once the orders before are carried out: a peer that hangs, with
+    /// its socket open. What arrives meanwhile waits in the system's buffers; no ping is answered.
+    pub async fn stall(&self, time: Duration) {
+        drop(self.orders.send(Order::Stall(time)).await);
     }
 
     /// Drops the connection at once, without a close frame or a TLS goodbye. No
@@ -249,6 +256,7 @@ where
                     drop(tokio::time::timeout(PATIENCE, stream.flush()).await);
                     return closing;
                 }
+                Some(Order::Stall(time)) => tokio::time::sleep(time).await,
                 None => return closing,
             },
             () = patience => return closing,

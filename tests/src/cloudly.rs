@@ -129,6 +129,12 @@ impl Cloudly {
         self.shared.state().calls.iter().filter(|call| call.method == method).cloned().collect()
     }
 
+    /// The requests since the last call of this, which are forgotten: what a long run asks, so that they
+    /// do not pile up.
+    pub fn take_calls(&self) -> Vec<Call> {
+        std::mem::take(&mut self.shared.state().calls)
+    }
+
     /// Waits for the `count`th request of `method` (from 1) and gives it.
     ///
     /// # Errors
@@ -199,6 +205,11 @@ impl Cloudly {
     /// Answers on the socket that belong to no call, as whole texts.
     pub fn strays(&self) -> Vec<String> {
         self.shared.state().strays.clone()
+    }
+
+    /// [`Cloudly::strays`], which are forgotten.
+    pub fn take_strays(&self) -> Vec<String> {
+        std::mem::take(&mut self.shared.state().strays)
     }
 
     /// Frames that were no envelope, as whole texts.

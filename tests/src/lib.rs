@@ -13,6 +13,7 @@
 //! - [`link_tap`]: a release whose links are tapped.
 //! - [`memory`]: the search of a process's memory for a secret, [`disclosure`]: of what it wrote.
 //! - [`demo`]: the story that `cargo demo` tells, [`bench`]: the figures of `cargo relay-bench`.
+//! - [`soak`]: a run of faults of every party, drawn from a seed.
 
 pub mod authority;
 pub mod bench;
@@ -35,4 +36,5 @@ pub mod processes;
 pub mod raw_socket;
 pub mod relay;
 pub mod sockets;
+pub mod soak;
 pub mod waiting;

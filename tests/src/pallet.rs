@@ -36,6 +36,8 @@ pub enum Reaction {
     Acknowledge,
     /// With this JSON text as `response`.
     Answer(String),
+    /// With the binding, and the whole request as it came: an answer that names its push.
+    Return,
     /// With a refusal.
     Refuse(Refusal),
     /// Not at all.
@@ -103,6 +105,7 @@ struct State {
     reactions: BTreeMap<String, Reaction>,
     registrations: Vec<Message>,
     pushes: Vec<Push>,
+    strays: Vec<Message>,
     closes: Vec<(Closing, Instant)>,
     denied: Option<String>,
     carrier: Option<Carrier>,
@@ -186,6 +189,23 @@ impl PalletNode {
         let of_method = |push: &&Push| push.message.method == method;
         let look = || self.shared.state().pushes.iter().filter(of_method).nth(count - 1).cloned();
         self.shared.change.until(BOUND, &what, look).await
+    }
+
+    /// The pushes since the last call of this, which are forgotten.
+    pub fn take_pushes(&self) -> Vec<Push> {
+        std::mem::take(&mut self.shared.state().pushes)
+    }
+
+    /// The answers since the last call of this that belong to no request that waits; they are forgotten.
+    pub fn take_strays(&self) -> Vec<Message> {
+        std::mem::take(&mut self.shared.state().strays)
+    }
+
+    /// Why it dials no more: a rejected registration (FWD-35), or too many dials in vain. `None` while
+    /// it lives.
+    pub fn ended(&self) -> Option<String> {
+        let why = || self.shared.state().denied.clone().unwrap_or_else(|| "dials in vain".to_owned());
+        self.task.is_finished().then(why)
     }
 
     /// How its connections ended, and when.
@@ -290,7 +310,8 @@ async fn connected(
             }
             event = events.recv() => match event {
                 Some(Event::Request(message, _)) => pushed(shared, carrier, message).await,
-                Some(Event::Stray(_) | Event::Unreadable(_)) => {}
+                Some(Event::Stray(message)) => shared.state().strays.push(message),
+                Some(Event::Unreadable(_)) => {}
                 Some(Event::Closed(closing)) => return (closing, None),
                 None => return (broken, None),
             },
@@ -309,6 +330,7 @@ async fn pushed(shared: &Shared, carrier: &Carrier, message: Message) {
                 Err(refused) => Some(refusal(&method, &refused, &ids)),
             },
             Reaction::Answer(body) => Some(answer(&method, &body, &ids)),
+            Reaction::Return => Some(answer(&method, &acknowledgement::returned(&message), &ids)),
             Reaction::Refuse(refused) => Some(refusal(&method, &refused, &ids)),
             Reaction::Never => None,
         };

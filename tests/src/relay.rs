@@ -254,6 +254,12 @@ impl Relay {
         lock(&self.lines).clone()
     }
 
+    /// The lines since the last call of this, which are forgotten: what a long run asks, so that they do
+    /// not pile up.
+    pub fn take_lines(&self) -> Vec<Line> {
+        std::mem::take(&mut lock(&self.lines))
+    }
+
     /// Waits for a line that contains `part`.
     ///
     /// # Errors
@@ -318,6 +324,13 @@ impl Relay {
         let pid = self.workers().get(role).copied()?;
         signal_process(pid, Signal::SIGKILL);
         Some(pid)
+    }
+
+    /// Sends `signal` to the worker of `role`, if it is still the process `pid`.
+    pub fn signal_worker(&self, role: &str, pid: u32, signal: Signal) {
+        if self.workers().get(role) == Some(&pid) {
+            signal_process(pid, signal);
+        }
     }
 
     /// Sends the supervisor a signal.

@@ -12,6 +12,12 @@ pub(super) fn part(object: &str, key: &str) -> Option<String> {
     members.get(key).map(|member| member.get().to_owned())
 }
 
+/// An answer that names its push: binding and request as they came.
+pub(super) fn returned(push: &Message) -> String {
+    let session = part(push.request(), "session").unwrap_or_else(|| "null".to_owned());
+    format!(r#"{{"session":{session},"received":{}}}"#, push.request())
+}
+
 /// The node's own answer to a push. `seen` holds the assignments it has admitted: one that comes
 /// again is admitted by reference (OUT-18).
 pub(super) fn bound(push: &Message, seen: &mut BTreeSet<String>) -> Result<String, Refusal> {
