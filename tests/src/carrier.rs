@@ -86,7 +86,8 @@ struct Pending {
     answer: oneshot::Sender<Message>,
 }
 
-type PendingByCorrelation = Arc<Mutex<BTreeMap<String, Pending>>>;
+/// The calls that wait; `None` once the socket is over, so that no call begins to wait for what cannot come.
+type PendingByCorrelation = Arc<Mutex<Option<BTreeMap<String, Pending>>>>;
 
 /// The handle of a running socket. Clones are the same socket; it lives until a side ends it.
 #[derive(Clone)]
@@ -104,12 +105,12 @@ impl Carrier {
     {
         let (orders, order_queue) = mpsc::channel(QUEUE);
         let (events, event_queue) = mpsc::channel(QUEUE);
-        let pending = PendingByCorrelation::default();
+        let pending: PendingByCorrelation = Arc::new(Mutex::new(Some(BTreeMap::new())));
         let calls = pending.clone();
         let masked = matches!(role, Role::Client);
         let task = tokio::spawn(async move {
             let closing = drive(socket, masked, order_queue, &calls, &events).await;
-            lock(&calls).clear();
+            *lock(&calls) = None;
             drop(events.send(Event::Closed(closing)).await);
         });
         (Self { orders, pending, task: task.abort_handle() }, event_queue)
@@ -145,7 +146,7 @@ impl Carrier {
     /// [`Event::Closed`] follows; the event queue ends.
     pub fn cut(&self) {
         self.task.abort();
-        lock(&self.pending).clear();
+        *lock(&self.pending) = None;
     }
 
     /// Whether the socket has ended.
@@ -176,13 +177,18 @@ impl Carrier {
     ) -> Result<Message, CallFailure> {
         let (answer, waiting) = oneshot::channel();
         let key = ids.correlation.clone();
-        lock(&self.pending).insert(key.clone(), Pending { method: method.to_owned(), ids, answer });
+        {
+            let mut pending = lock(&self.pending);
+            let Some(calls) = pending.as_mut() else { return Err(CallFailure::NotConnected) };
+            calls.insert(key.clone(), Pending { method: method.to_owned(), ids, answer });
+        }
+        let forget = || lock(&self.pending).as_mut().map(|calls| calls.remove(&key));
         if self.is_over() || self.orders.send(Order::Send(Frame::text(text))).await.is_err() {
-            lock(&self.pending).remove(&key);
+            drop(forget());
             return Err(CallFailure::NotConnected);
         }
         let answered = tokio::time::timeout(bound, waiting).await;
-        lock(&self.pending).remove(&key);
+        drop(forget());
         match answered {
             Ok(Ok(message)) => Ok(message),
             Ok(Err(_)) => Err(CallFailure::NotConnected),
@@ -268,25 +274,39 @@ async fn deliver(text: &str, binary: bool, calls: &PendingByCorrelation, events:
     let event = match Message::parse(text) {
         Ok(message) if message.phase == Phase::Request => Event::Request(message, binary),
         Ok(message) => match take(calls, &message) {
-            Some(answer) => {
+            Taken::Awaited(answer) => {
                 drop(answer.send(message));
                 return;
             }
-            None => Event::Stray(message),
+            // Read in the moment of a cut: as if it had not been.
+            Taken::Over => return,
+            Taken::Unknown => Event::Stray(message),
         },
         Err(_) => Event::Unreadable(text.to_owned()),
     };
     drop(events.send(event).await);
 }
 
-fn take(calls: &PendingByCorrelation, answer: &Message) -> Option<oneshot::Sender<Message>> {
+enum Taken {
+    Awaited(oneshot::Sender<Message>),
+    Unknown,
+    Over,
+}
+
+fn take(calls: &PendingByCorrelation, answer: &Message) -> Taken {
     let mut calls = lock(calls);
-    let pending = calls.get(&answer.ids.correlation)?;
-    let matches = pending.method == answer.method && pending.ids.instance == answer.ids.instance;
-    if !matches {
-        return None;
+    let Some(calls) = calls.as_mut() else { return Taken::Over };
+    let id = &answer.ids.correlation;
+    let matches =
+        |pending: &Pending| pending.method == answer.method && pending.ids.instance == answer.ids.instance;
+    match calls.remove(id) {
+        Some(pending) if matches(&pending) => Taken::Awaited(pending.answer),
+        Some(other) => {
+            calls.insert(id.clone(), other);
+            Taken::Unknown
+        }
+        None => Taken::Unknown,
     }
-    calls.remove(&answer.ids.correlation).map(|pending| pending.answer)
 }
 
 /// Header and first half of the payload. A client's frame is masked with a key of zeros, which

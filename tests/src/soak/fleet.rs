@@ -115,7 +115,7 @@ impl Fleet {
                 books.arrive(Way::Down, mark(body), body, correlation, Some(number));
             }
             for stray in process.take_strays() {
-                books.stray(&stray.ids.correlation);
+                books.stray(&stray.ids.correlation, &stray.text);
             }
         }
     }

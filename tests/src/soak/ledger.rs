@@ -17,6 +17,10 @@ use crate::envelope::UNKNOWN_METHOD;
 /// How many violations are kept as text; all are counted.
 const KEPT: usize = 40;
 
+/// How long a party has to stand still within a sender's patience of 30 s, so that this explains why the sender has no
+/// answer: the relay answers within 9 s of its own time.
+const EXCUSE: Duration = Duration::from_secs(15);
+
 /// Which way a message goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
@@ -160,14 +164,16 @@ impl Ledger {
 
     /// Enters an answer for which nobody waits any more: the late one of a message that had none, or one
     /// too many.
-    pub fn stray(&mut self, correlation: &str) {
+    pub fn stray(&mut self, correlation: &str, text: &str) {
         let entry = self.marks.get(correlation).and_then(|mark| self.open.get_mut(mark));
         let late = entry.is_some_and(|entry| {
             let first = !std::mem::replace(&mut entry.late, true);
             first && matches!(&entry.end, Some((End::Unanswered, _)))
         });
         if !late {
-            self.violate(format!("an answer that nobody asked for, or a second one: {correlation}"));
+            let end =
+                self.marks.get(correlation).map(|mark| (mark, self.open.get(mark).map(|entry| &entry.end)));
+            self.violate(format!("an answer too many, to a message that {end:?}: {}", short(text)));
         }
     }
 
@@ -281,7 +287,8 @@ impl Ledger {
             Party::Node(number) => entry.sent.node == Some(number),
         };
         self.stood_still.iter().any(|(party, from, until)| {
-            concerned(*party) && from <= ended && until.is_none_or(|until| until >= entry.sent.at)
+            let (from, until) = ((*from).max(entry.sent.at), until.unwrap_or(*ended).min(*ended));
+            concerned(*party) && until.saturating_duration_since(from) >= EXCUSE
         })
     }
 }

@@ -120,7 +120,7 @@ impl Stage {
             }
             for text in self.cloudly.take_strays() {
                 let correlation = Message::parse(&text).map(|message| message.ids.correlation);
-                books.stray(correlation.as_deref().unwrap_or_default());
+                books.stray(correlation.as_deref().unwrap_or_default(), &text);
             }
         }
         self.fleet.collect();

@@ -155,8 +155,8 @@ fn a_wrong_end_is_noticed() {
     book.send(Way::Up, 1);
     book.arrive(Way::Up, 1);
     book.answer(1);
-    book.ledger.stray("c1");
-    book.ledger.stray("c2");
+    book.ledger.stray("c1", "{}");
+    book.ledger.stray("c2", "{}");
     book.ledger.end(7, End::Broken, Instant::now());
     book.answer(1);
     assert_eq!(book.violations().len(), 4);
@@ -168,7 +168,8 @@ fn an_excuse_has_to_fit() {
     for (party, from, until, fits) in [
         (Party::Relayd, 12, Some(30), true),
         (Party::Cloudly, 5, None, true),
-        (Party::Node(1), 39, Some(50), true),
+        (Party::Node(1), 24, Some(50), true),
+        (Party::Node(1), 26, Some(50), false),
         (Party::Node(2), 12, Some(30), false),
         (Party::Relayd, 1, Some(9), false),
         (Party::Cloudly, 41, None, false),
@@ -182,7 +183,7 @@ fn an_excuse_has_to_fit() {
         }
         book.send(Way::Up, 1);
         book.end(1, End::Unanswered);
-        book.ledger.stray("c1");
+        book.ledger.stray("c1", "{}");
         assert_eq!(book.violations().is_empty(), fits, "{party:?} {from:?}");
     }
     let mut book = Book::new();
@@ -190,8 +191,8 @@ fn an_excuse_has_to_fit() {
     book.ledger.stand_still(Party::Relayd, begin);
     book.send(Way::Up, 1);
     book.end(1, End::Unanswered);
-    book.ledger.stray("c1");
-    book.ledger.stray("c1");
+    book.ledger.stray("c1", "{}");
+    book.ledger.stray("c1", "{}");
     assert_eq!(book.violations().len(), 1, "late twice");
 }
 
