@@ -35,7 +35,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
 use tokio::sync::watch;
 
 use crate::authority::Authority;
@@ -154,15 +153,10 @@ impl Course {
     }
 }
 
-/// The load of the run without its faults, and the floods whose memory an allocator keeps.
+/// The load of the run without its faults.
 async fn warm_up(stage: &Stage, options: &Options) {
     let (stop, stopped) = watch::channel(false);
     let warming = async {
-        stage.relay.signal(Signal::SIGUSR1);
-        for _ in 0..3 {
-            mischief::flood(&stage.target, 400).await;
-        }
-        stage.relay.signal(Signal::SIGUSR1);
         tokio::time::sleep(WARM_UP).await;
         stop.send_replace(true);
     };

@@ -37,13 +37,14 @@ fn holding(pid: u32) -> Option<Holding> {
     };
     let threads = usize::try_from(number(&status, "Threads:")?).ok()?;
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).ok().map(Iterator::count);
-    // The exact count needs the right to look into the process; the anonymous pages are shown to all. Clean
-    // pages are left out: they are the executable's, and a second run of it makes them shared.
-    let exact = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok().and_then(|rollup| {
-        let sum = number(&rollup, "Private_Dirty:")? + number(&rollup, "Swap:")?;
-        (sum > 0).then_some(sum)
-    });
-    let private = exact.or_else(|| number(&status, "RssAnon:"))? * 1024;
+    // The exact count needs the right to look into the process; the kernel's running one is shown to all.
+    // Pages of the executable are left out: they are dirty while it is newly written.
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let exact = number(&rollup, "Anonymous:").zip(number(&rollup, "Swap:"));
+    let (anonymous, swapped) = exact
+        .filter(|(anonymous, _)| *anonymous > 0)
+        .or_else(|| number(&status, "RssAnon:").zip(number(&status, "VmSwap:")))?;
+    let private = (anonymous + swapped) * 1024;
     Some(Holding { pid, descriptors, threads, private })
 }
 

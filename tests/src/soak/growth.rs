@@ -25,6 +25,9 @@ const SHORTEST_LIFE: Duration = Duration::from_secs(60);
 /// Left out at the begin of a life: a process that starts grows.
 const GROWING_UP: Duration = Duration::from_secs(10);
 
+/// In how many parts a life is shown.
+const COURSE: usize = 12;
+
 fn allowance(name: &str) -> u64 {
     if name == "relayd" { RELAYD_ALLOWANCE } else { OTHER_ALLOWANCE }
 }
@@ -53,25 +56,33 @@ pub fn compare(before: &Census, after: &Census) -> Vec<String> {
     found
 }
 
+/// The private memory of the process `name` over its last life, once it has grown up, and how long that was.
+fn life(name: &str, samples: &[(Duration, Census)]) -> Option<(Duration, Vec<u64>)> {
+    let of_name = |(at, census): &(Duration, Census)| Some((*at, *census.get(name)?));
+    let seen: Vec<(Duration, Holding)> = samples.iter().filter_map(of_name).collect();
+    let (end, last) = seen.last()?;
+    let born = seen.iter().find(|(_, holding)| holding.pid == last.pid)?.0 + GROWING_UP;
+    let grown_up = |(at, holding): &&(Duration, Holding)| *at >= born && holding.pid == last.pid;
+    let life = seen.iter().filter(grown_up).map(|(_, holding)| holding.private).collect();
+    Some((end.checked_sub(born)?, life))
+}
+
 /// The growth of the process `name` over its last life under load: the median of its memory in the last
 /// third of that life less the median in the first. `None` for a life that is too short to tell.
 pub fn trend(name: &str, samples: &[(Duration, Census)]) -> Option<i64> {
-    let of_name = |(at, census): &(Duration, Census)| Some((*at, *census.get(name)?));
-    let seen: Vec<(Duration, Holding)> = samples.iter().filter_map(of_name).collect();
-    let (_, last) = seen.last()?;
-    let born = seen.iter().find(|(_, holding)| holding.pid == last.pid)?.0 + GROWING_UP;
-    let life: Vec<u64> = seen
-        .iter()
-        .filter(|(at, holding)| *at >= born && holding.pid == last.pid)
-        .map(|(_, holding)| holding.private)
-        .collect();
-    let long = seen.last()?.0.checked_sub(born)? >= SHORTEST_LIFE;
+    let (length, life) = life(name, samples)?;
     let third = life.len() / 3;
-    if !long || third == 0 {
+    if length < SHORTEST_LIFE || third == 0 {
         return None;
     }
     let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
     Some(signed(median(&life[life.len() - third..])) - signed(median(&life[..third])))
+}
+
+/// The median memory of the process `name` in each of [`COURSE`] parts of its last life, for reading.
+pub fn course(name: &str, samples: &[(Duration, Census)]) -> Vec<u64> {
+    let life = life(name, samples).map(|(_, life)| life).unwrap_or_default();
+    life.chunks(life.len().div_ceil(COURSE).max(1)).map(median).collect()
 }
 
 /// The trends that are more than noise, in words.

@@ -14,8 +14,6 @@ use super::fault::Fault;
 use super::plan::{Lane, Plan};
 use super::stage::Stage;
 
-pub use strangers::flood;
-
 /// Does all of it, and is back when the last fault is over.
 pub async fn run(stage: &Stage, plan: &Plan) {
     let begin = Instant::now();

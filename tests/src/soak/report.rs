@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Options;
 use super::census::Census;
-use super::growth::trend;
+use super::growth::{course, trend};
 use super::ledger::Totals;
 
 /// The outcome of a run.
@@ -35,6 +35,8 @@ pub struct Report {
     pub after: Census,
     /// Growth between the thirds of each process's last life, in bytes; `None` for too short a life.
     pub growth: BTreeMap<String, Option<i64>>,
+    /// The private memory of relayd in the course of its last life, in bytes.
+    pub course: Vec<u64>,
     /// How many entries of the books did not balance.
     pub violations: u64,
     /// Everything that did not hold.
@@ -58,6 +60,7 @@ impl Report {
     pub fn trends(&mut self, samples: &[(Duration, Census)]) {
         let names = self.after.keys();
         self.growth = names.map(|name| (name.clone(), trend(name, samples))).collect();
+        self.course = course("relayd", samples);
     }
 
     /// The report where everything held, the failure otherwise.
@@ -120,7 +123,8 @@ impl fmt::Display for Report {
                 format!("{} -> {}", was.private >> 10, is.private >> 10),
             )?;
         }
-        Ok(())
+        let course: Vec<String> = self.course.iter().map(|bytes| (bytes >> 10).to_string()).collect();
+        writeln!(f, "\nrelayd in the course of its last life, private KiB: {}", course.join(" "))
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) async fn perform(target: &Target, fault: &StrangerFault) -> bool {
 }
 
 /// Connects `count` times at once: some leave at once, some begin with TLS, some upgrade, and all go.
-pub async fn flood(target: &Target, count: usize) {
+async fn flood(target: &Target, count: usize) {
     let visits = (0..count).map(|number| async move {
         match number % 3 {
             0 => drop(TcpStream::connect(target.address).await),
