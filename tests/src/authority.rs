@@ -100,6 +100,19 @@ impl Authority {
         self.sign(params, None)
     }
 
+    /// A server certificate for `names` that is valid from `from_now` to `until`, each in seconds from
+    /// now and negative for a time that has passed.
+    pub fn issue_between(&self, names: &[&str], from_now: i64, until: i64) -> Issued {
+        let at = |seconds: i64| {
+            let past = if seconds < 0 { seconds.unsigned_abs() } else { 0 };
+            let ahead = if seconds < 0 { 0 } else { seconds.unsigned_abs() };
+            date_time_ymd(1970, 1, 1) + (now() + Duration::from_secs(ahead) - Duration::from_secs(past))
+        };
+        let mut params = server_params(names);
+        (params.not_before, params.not_after) = (at(from_now), at(until));
+        self.sign(params, None)
+    }
+
     fn certificate(&self, names: &[&str], flaw: Option<Flaw>) -> Issued {
         self.sign(server_params(names), flaw)
     }

@@ -3,9 +3,11 @@
 //! By itself it behaves as the contract says: it exchanges a bearer for an identity, registers
 //! sessions and relays, hands out cluster config and certificate, and answers the ten methods
 //! of a node. It models SES-06, PROT-16, PROT-34, REG-07, REG-18, REG-24, REG-25, REG-30, REG-31,
-//! REG-36, REG-63, REG-64, REG-65, LIS-28, FWD-05, FWD-38, OUT-01, OUT-16 and OUT-18. A test makes it differ per method
-//! ([`Step`]), by its standing facts ([`Settings`]), or by tearing at connections.
+//! REG-36, REG-63, REG-64, REG-65, LIS-28, FWD-05, FWD-38, OUT-01, OUT-16 and OUT-18. A test makes
+//! it differ per method ([`Step`]), by its standing facts ([`Settings`]), or by tearing at
+//! connections, and sees how far a dial got ([`Stage`]).
 
+mod http_answer;
 mod judgement;
 mod record;
 mod runtime;
@@ -28,8 +30,8 @@ use crate::envelope::{Message, Outcome};
 use crate::free_port::free_port;
 use crate::waiting::{BOUND, Change, Late, poll};
 
-pub use record::Call;
-pub use script::{Gate, Step};
+pub use record::{Call, Stage};
+pub use script::{Gate, Step, UPGRADE};
 pub use settings::{AnswerForm, Front, Settings};
 pub use standing::{AdvertisedHub, StandingRelay};
 
@@ -49,6 +51,11 @@ struct Shared {
 }
 
 impl Shared {
+    fn reached(&self, stage: Stage) {
+        *self.state().reached.entry(stage).or_default() += 1;
+        self.change.announce();
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -191,6 +198,20 @@ impl Cloudly {
     /// How many WebSocket connections were ever opened.
     pub fn connections_seen(&self) -> u64 {
         self.shared.state().connections_seen
+    }
+
+    /// How many dials got as far as `stage`.
+    pub fn reached(&self, stage: Stage) -> u64 {
+        self.shared.state().reached.get(&stage).copied().unwrap_or_default()
+    }
+
+    /// Waits until `count` dials have got as far as `stage`.
+    ///
+    /// # Errors
+    /// [`Late`].
+    pub async fn wait_reached(&self, stage: Stage, count: u64) -> Result<(), Late> {
+        let what = format!("dial {count} that got as far as {stage:?}");
+        self.shared.change.until(BOUND, &what, || (self.reached(stage) >= count).then_some(())).await
     }
 
     /// Waits until exactly `count` WebSocket connections are open.

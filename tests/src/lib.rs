@@ -7,6 +7,7 @@
 //!
 //! - [`cloudly`]: a loopback Cloudly, [`pallet`]: a Pallet node, [`raw_socket`] and [`https`]:
 //!   clients without manners.
+//! - [`silent`]: a port that answers no dial.
 //! - [`relay`]: the real `coreflow` as a unit would start it, [`binaries`]: the build of it.
 //! - [`processes`] and [`sockets`]: what the kernel shows of it.
 //! - [`control`]: the control socket, over `coreflowctl` and without it.
@@ -37,4 +38,5 @@ pub mod raw_socket;
 pub mod relay;
 pub mod sockets;
 pub mod soak;
+pub mod silent;
 pub mod waiting;

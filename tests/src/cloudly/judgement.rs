@@ -10,7 +10,7 @@ use super::record::Call;
 use super::runtime::Issue;
 use super::script::Script;
 use super::standing::StandingRelay;
-use super::{Connections, Settings};
+use super::{Connections, Settings, Stage};
 use crate::authority::Authority;
 use crate::carrier::{CallFailure, Carrier};
 use crate::envelope::{Message, Outcome, Refusal, UNKNOWN_METHOD, random_hex, raw};
@@ -52,6 +52,8 @@ pub(super) struct State {
     pub(super) unreadable: Vec<String>,
     pub(super) connections: Connections,
     pub(super) connections_seen: u64,
+    /// How often a dial got as far as each stage.
+    pub(super) reached: BTreeMap<Stage, u64>,
     /// By jwt; jwts rise with each issue.
     pub(super) identities: BTreeMap<String, Identity>,
     /// Acceptances so far, which is also the registration record's generation.
@@ -76,6 +78,7 @@ impl State {
             unreadable: Vec::new(),
             connections: BTreeMap::new(),
             connections_seen: 0,
+            reached: BTreeMap::new(),
             identities: BTreeMap::new(),
             acceptances: 0,
             standing: None,
@@ -132,7 +135,7 @@ impl State {
         }
         let jwt = format!("jwt-{:06}-{}", self.identities.len() + 1, random_hex::<16>());
         let lifetime = u64::try_from(self.settings.identity_lifetime.as_millis()).unwrap_or(u64::MAX);
-        let expires_at = now_ms().saturating_add(lifetime);
+        let expires_at = self.now_ms().saturating_add(lifetime);
         let credential_generation = self.settings.credential_generation;
         self.identities.insert(jwt.clone(), Identity { expires_at, credential_generation });
         Ok(raw(&json!({"identity": {
@@ -146,11 +149,16 @@ impl State {
         .to_string()))
     }
 
+    /// Cloudly's clock, Unix milliseconds.
+    fn now_ms(&self) -> u64 {
+        now_ms().saturating_add_signed(self.settings.clock_ahead_ms)
+    }
+
     /// The credential generation of a valid identity.
     fn verify(&self, identity: &Value) -> Result<u64, Refusal> {
         let issued = identity["jwt"].as_str().and_then(|jwt| self.identities.get(jwt));
         match issued {
-            Some(issued) if issued.expires_at > now_ms() => Ok(issued.credential_generation),
+            Some(issued) if issued.expires_at > self.now_ms() => Ok(issued.credential_generation),
             Some(_) => Err(Refusal::new("identity-unverified: expired")),
             None => Err(Refusal::new("identity-unverified: never issued")),
         }

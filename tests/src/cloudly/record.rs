@@ -1,8 +1,20 @@
-//! What Cloudly remembers of each request it got.
+//! What Cloudly remembers of each request it got, and of each dial.
 
 use std::time::Instant;
 
 use crate::envelope::Message;
+
+/// How far a dial of the relay got at this Cloudly. Each stage is counted once it is reached, before
+/// anything is said in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// A TCP connection was accepted.
+    Tcp,
+    /// The TLS handshake is complete.
+    Tls,
+    /// A WebSocket upgrade was asked for.
+    Upgrade,
+}
 
 /// One request.
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! The script of a test: how Cloudly answers a method when not by itself.
+//! The script of a test: how Cloudly answers a method, or an upgrade, when not by itself.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -6,6 +6,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::envelope::{Refusal, Retry};
+
+/// The name under which a script knows the WebSocket upgrade.
+pub const UPGRADE: &str = "(upgrade)";
 
 /// How one request is answered.
 #[derive(Clone)]
@@ -25,13 +28,19 @@ pub enum Step {
     AfterNext(Box<Step>),
     /// Not at all.
     Never,
-    /// With half a frame of the ordinary answer, then a broken connection. On the exchange the
-    /// connection breaks without an answer.
+    /// With half of the ordinary answer, then a broken connection: half a frame on a socket, half
+    /// of the stated length on the exchange. An upgrade is cut without an answer.
     CutMidAnswer,
     /// With `retry`.
     ComeAgain(Retry),
-    /// On the exchange: with an HTML page and status 502. On a socket: not at all.
+    /// On the exchange and the upgrade: with an HTML page and status 502. On a socket: not at all.
     HtmlBadGateway,
+    /// On the exchange and the upgrade: with this status of 300 to 399 and this `location`. On a
+    /// socket: not at all.
+    Redirect(u16, String),
+    /// On the exchange: with the ordinary answer in chunks of one byte, one each 250 ms, which is
+    /// minutes. Elsewhere: not at all.
+    Trickle,
 }
 
 impl Step {

@@ -7,20 +7,22 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
+use super::http_answer::{Cut, HttpAnswer};
 use super::judgement::Connection;
-use super::{AnswerForm, Call, Front, Shared, Step};
+use super::{AnswerForm, Call, Front, Shared, Stage, Step, UPGRADE};
+use crate::authority::server_config;
 use crate::carrier::{Carrier, Event, socket_config};
 use crate::envelope::{self, Ids, Message, Outcome, Refusal, raw};
 
@@ -49,12 +51,24 @@ pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
 }
 
 async fn serve(shared: Arc<Shared>, stream: TcpStream) {
-    let front = shared.state().settings.front;
+    let (front, own) = {
+        let state = shared.state();
+        (state.settings.front, state.settings.own_certificate.clone())
+    };
+    shared.reached(Stage::Tcp);
     if front == Front::Silent {
         std::future::pending::<()>().await;
     }
     drop(stream.set_nodelay(true));
-    let Ok(stream) = shared.acceptor.accept(stream).await else { return };
+    let acceptor = match own {
+        Some(own) => TlsAcceptor::from(server_config(&own, &["http/1.1"])),
+        None => shared.acceptor.clone(),
+    };
+    let Ok(stream) = acceptor.accept(stream).await else { return };
+    shared.reached(Stage::Tls);
+    if front == Front::SilentInTls {
+        std::future::pending::<()>().await;
+    }
     let mut upgrades = JoinSet::new();
     let (upgraded, mut to_run) = tokio::sync::mpsc::channel(1);
     let service = service_fn(|request| {
@@ -73,91 +87,125 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream) {
     while upgrades.join_next().await.is_some() {}
 }
 
-/// A dropped connection instead of an answer.
-#[derive(Debug)]
-struct Cut;
-
-impl std::fmt::Display for Cut {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("cut by the script")
-    }
-}
-
-impl std::error::Error for Cut {}
-
 type Upgrades = tokio::sync::mpsc::Sender<hyper::upgrade::OnUpgrade>;
 
 async fn respond(
     shared: &Arc<Shared>,
-    mut request: Request<Incoming>,
+    request: Request<Incoming>,
     upgrades: &Upgrades,
-) -> Result<Response<Full<Bytes>>, Cut> {
+) -> Result<Response<HttpAnswer>, Cut> {
     if shared.state().settings.front == Front::HtmlBadGateway {
         return Ok(bad_gateway());
     }
     match (request.method(), request.uri().path()) {
         (&Method::GET, "/") if request.headers().contains_key(header::SEC_WEBSOCKET_KEY) => {
-            let key = derive_accept_key(request.headers()[header::SEC_WEBSOCKET_KEY].as_bytes());
-            if upgrades.try_send(hyper::upgrade::on(&mut request)).is_err() {
-                return Err(Cut);
-            }
-            let mut response = Response::new(Full::default());
-            *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-            let headers = response.headers_mut();
-            headers.insert(header::CONNECTION, header::HeaderValue::from_static("Upgrade"));
-            headers.insert(header::UPGRADE, header::HeaderValue::from_static("websocket"));
-            let key = key.parse().expect("an accept key is base64");
-            headers.insert(header::SEC_WEBSOCKET_ACCEPT, key);
-            Ok(response)
+            upgrade(shared, request, upgrades).await
         }
-        (&Method::HEAD, "/typedrequest") => Ok(Response::default()),
+        (&Method::HEAD, "/typedrequest") => Ok(Response::new(HttpAnswer::whole(""))),
         (&Method::POST, "/typedrequest") => exchange(shared, request).await,
-        (_, _) => Ok(status(StatusCode::NOT_FOUND, "text/plain", "not found")),
+        (_, _) => Ok(status(StatusCode::NOT_FOUND, "text/plain", HttpAnswer::whole("not found"))),
     }
 }
 
-fn status(status: StatusCode, content_type: &'static str, body: &str) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::copy_from_slice(body.as_bytes())));
+async fn upgrade(
+    shared: &Arc<Shared>,
+    mut request: Request<Incoming>,
+    upgrades: &Upgrades,
+) -> Result<Response<HttpAnswer>, Cut> {
+    let step = shared.state().script.next(UPGRADE);
+    shared.reached(Stage::Upgrade);
+    match due(step).await {
+        Step::Never | Step::Trickle => std::future::pending().await,
+        Step::CutMidAnswer => return Err(Cut),
+        Step::HtmlBadGateway => return Ok(bad_gateway()),
+        Step::Redirect(code, location) => return Ok(redirect(code, &location)),
+        Step::Ordinary
+        | Step::Refuse(_)
+        | Step::Answer(_)
+        | Step::ComeAgain(_)
+        | Step::Delay(..)
+        | Step::When(..)
+        | Step::AfterNext(_) => {}
+    }
+    let key = derive_accept_key(request.headers()[header::SEC_WEBSOCKET_KEY].as_bytes());
+    if upgrades.try_send(hyper::upgrade::on(&mut request)).is_err() {
+        return Err(Cut);
+    }
+    let mut response = Response::new(HttpAnswer::whole(""));
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(header::CONNECTION, header::HeaderValue::from_static("Upgrade"));
+    headers.insert(header::UPGRADE, header::HeaderValue::from_static("websocket"));
+    headers.insert(header::SEC_WEBSOCKET_ACCEPT, key.parse().expect("an accept key is base64"));
+    Ok(response)
+}
+
+/// The step once its waits are over.
+async fn due(mut step: Step) -> Step {
+    loop {
+        step = match step {
+            Step::Delay(wait, next) => {
+                tokio::time::sleep(wait).await;
+                *next
+            }
+            Step::When(gate, next) => {
+                gate.pass().await;
+                *next
+            }
+            step => return step,
+        }
+    }
+}
+
+fn status(status: StatusCode, content_type: &'static str, body: HttpAnswer) -> Response<HttpAnswer> {
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(content_type));
     response
 }
 
-fn bad_gateway() -> Response<Full<Bytes>> {
+fn bad_gateway() -> Response<HttpAnswer> {
     let page = "<html><head><title>502 Bad Gateway</title></head><body>502 Bad Gateway</body></html>";
-    status(StatusCode::BAD_GATEWAY, "text/html", page)
+    status(StatusCode::BAD_GATEWAY, "text/html", HttpAnswer::whole(page))
+}
+
+fn redirect(code: u16, location: &str) -> Response<HttpAnswer> {
+    let code = StatusCode::from_u16(code).expect("a test redirects with a status");
+    let mut response = status(code, "text/html", HttpAnswer::whole("<html>moved</html>"));
+    let location = location.parse().expect("a test redirects to a header's value");
+    response.headers_mut().insert(header::LOCATION, location);
+    response
 }
 
 /// The HTTP carriage of the wire notes, section 7: 200 even for a refusal, members sorted.
-async fn exchange(shared: &Arc<Shared>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Cut> {
+async fn exchange(shared: &Arc<Shared>, request: Request<Incoming>) -> Result<Response<HttpAnswer>, Cut> {
     let body = request.into_body().collect().await.map_err(|_| Cut)?.to_bytes();
     let Ok(message) = Message::parse(&String::from_utf8_lossy(&body)) else {
-        let text = r#"{"error":"Invalid request"}"#;
+        let text = HttpAnswer::whole(r#"{"error":"Invalid request"}"#);
         return Ok(status(StatusCode::BAD_REQUEST, "application/json", text));
     };
-    let mut step = arrived(shared, None, &message, false);
-    let minimal = loop {
-        match step {
-            Step::Delay(wait, next) => {
-                tokio::time::sleep(wait).await;
-                step = *next;
-            }
-            Step::When(gate, next) => {
-                gate.pass().await;
-                step = *next;
-            }
-            Step::AfterNext(next) => step = *next,
-            Step::Never => std::future::pending().await,
-            Step::CutMidAnswer => return Err(Cut),
-            Step::HtmlBadGateway => return Ok(bad_gateway()),
-            Step::Ordinary | Step::Refuse(_) | Step::Answer(_) | Step::ComeAgain(_) => {
-                break compose(shared, None, &message, &step);
-            }
-        }
+    let mut step = due(arrived(shared, None, &message, false)).await;
+    // The exchange has no order that could be changed.
+    while let Step::AfterNext(next) = step {
+        step = due(*next).await;
+    }
+    let form = match step {
+        Step::Never => std::future::pending().await,
+        Step::HtmlBadGateway => return Ok(bad_gateway()),
+        Step::Redirect(code, location) => return Ok(redirect(code, &location)),
+        Step::CutMidAnswer => HttpAnswer::broken,
+        Step::Trickle => HttpAnswer::trickled,
+        Step::Ordinary
+        | Step::Refuse(_)
+        | Step::Answer(_)
+        | Step::ComeAgain(_)
+        | Step::Delay(..)
+        | Step::When(..)
+        | Step::AfterNext(_) => HttpAnswer::whole,
     };
-    let formed = in_form(shared, &message, &minimal);
+    let formed = in_form(shared, &message, &compose(shared, None, &message, &step));
     let sorted: serde_json::Value = serde_json::from_str(&formed).expect("an answer is JSON");
-    Ok(status(StatusCode::OK, "application/json", &sorted.to_string()))
+    Ok(status(StatusCode::OK, "application/json", form(&sorted.to_string())))
 }
 
 async fn run(shared: Arc<Shared>, upgrade: hyper::upgrade::OnUpgrade) -> Result<(), Infallible> {
@@ -187,7 +235,9 @@ async fn run(shared: Arc<Shared>, upgrade: hyper::upgrade::OnUpgrade) -> Result<
                     | Step::Never
                     | Step::CutMidAnswer
                     | Step::ComeAgain(_)
-                    | Step::HtmlBadGateway => drop(answers.spawn(answer)),
+                    | Step::HtmlBadGateway
+                    | Step::Redirect(..)
+                    | Step::Trickle => drop(answers.spawn(answer)),
                 }
             }
             Event::Stray(message) => shared.state().strays.push(message.text),
@@ -210,30 +260,25 @@ fn arrived(shared: &Shared, connection: Option<u64>, message: &Message, binary: 
     step
 }
 
-async fn perform(shared: Arc<Shared>, carrier: Carrier, number: u64, message: Message, mut step: Step) {
-    loop {
-        match step {
-            Step::Delay(wait, next) => {
-                tokio::time::sleep(wait).await;
-                step = *next;
-            }
-            Step::When(gate, next) => {
-                gate.pass().await;
-                step = *next;
-            }
-            Step::Never | Step::HtmlBadGateway => return,
-            Step::CutMidAnswer => {
-                let text =
-                    in_form(&shared, &message, &compose(&shared, Some(number), &message, &Step::Ordinary));
-                return carrier.cut_within(text).await;
-            }
-            Step::AfterNext(next) => {
-                let text = in_form(&shared, &message, &compose(&shared, Some(number), &message, &next));
-                shared.state().held.entry(message.method).or_default().push((carrier, text));
-                return;
-            }
-            Step::Ordinary | Step::Refuse(_) | Step::Answer(_) | Step::ComeAgain(_) => break,
+async fn perform(shared: Arc<Shared>, carrier: Carrier, number: u64, message: Message, step: Step) {
+    let step = due(step).await;
+    match step {
+        Step::Never | Step::HtmlBadGateway | Step::Redirect(..) | Step::Trickle => return,
+        Step::CutMidAnswer => {
+            let text = in_form(&shared, &message, &compose(&shared, Some(number), &message, &Step::Ordinary));
+            return carrier.cut_within(text).await;
         }
+        Step::AfterNext(next) => {
+            let text = in_form(&shared, &message, &compose(&shared, Some(number), &message, &next));
+            shared.state().held.entry(message.method).or_default().push((carrier, text));
+            return;
+        }
+        Step::Ordinary
+        | Step::Refuse(_)
+        | Step::Answer(_)
+        | Step::ComeAgain(_)
+        | Step::Delay(..)
+        | Step::When(..) => {}
     }
     let minimal = compose(&shared, Some(number), &message, &step);
     carrier.send_text(in_form(&shared, &message, &minimal)).await;
@@ -272,7 +317,9 @@ fn compose(shared: &Shared, connection: Option<u64>, message: &Message, step: &S
         | Step::AfterNext(_)
         | Step::Never
         | Step::CutMidAnswer
-        | Step::HtmlBadGateway => shared.state().judge(connection, message),
+        | Step::HtmlBadGateway
+        | Step::Redirect(..)
+        | Step::Trickle => shared.state().judge(connection, message),
     };
     match outcome {
         Ok(body) => envelope::answer(method, body.get(), ids),

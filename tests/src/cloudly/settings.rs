@@ -26,6 +26,8 @@ pub enum Front {
     Serving,
     /// Something that accepts TCP connections and never says a word.
     Silent,
+    /// Something that also completes the TLS handshake, and is silent then.
+    SilentInTls,
     /// A proxy that answers every request, upgrades too, with an HTML page and 502.
     HtmlBadGateway,
 }
@@ -57,6 +59,8 @@ pub struct Settings {
     pub form: AnswerForm,
     /// What stands at the address.
     pub front: Front,
+    /// What Cloudly itself proves itself with; `None` is a sound certificate for `localhost`.
+    pub own_certificate: Option<Issued>,
     /// The credential's id in acceptances.
     pub credential_id: String,
     /// The credential's generation.
@@ -65,6 +69,8 @@ pub struct Settings {
     pub registration_id: String,
     /// How long an identity lives. Begins with its issue.
     pub identity_lifetime: Duration,
+    /// How far Cloudly's clock is ahead of this host's; negative for one that is behind.
+    pub clock_ahead_ms: i64,
     /// `type` of an identity.
     pub identity_type: String,
     /// `role` of an identity.
@@ -101,10 +107,12 @@ impl Settings {
             offer: Offer::new("33.1.0", "32.0.0"),
             form: AnswerForm::Echo8,
             front: Front::Serving,
+            own_certificate: None,
             credential_id: "relay-credential-1".to_owned(),
             credential_generation: 1,
             registration_id: "relay-registration-1".to_owned(),
             identity_lifetime: Duration::from_secs(60 * 60),
+            clock_ahead_ms: 0,
             identity_type: "machine".to_owned(),
             identity_role: "cluster".to_owned(),
             certificates: BTreeMap::new(),
