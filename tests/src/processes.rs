@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 /// The living children of `parent` that are relay workers, by role (`relayd`, `pulld`, `vpnd`).
 pub fn workers_of(parent: u32) -> BTreeMap<String, u32> {
     let mut workers = BTreeMap::new();
@@ -23,6 +26,16 @@ pub fn workers_of(parent: u32) -> BTreeMap<String, u32> {
 /// Whether `pid` is a process that still runs; one that only waits to be reaped does not.
 pub fn is_alive(pid: u32) -> bool {
     parent_of(pid).is_some()
+}
+
+/// Sends a process a signal; one that is gone gets none.
+///
+/// # Panics
+/// When `pid` is no process id.
+pub fn signal(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(pid).expect("a process id fits"));
+    // A process that is gone is what a killer wants.
+    let _ = kill(pid, signal);
 }
 
 /// The parent of a running process; `None` for one that is gone or only waits to be reaped.

@@ -12,8 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use crate::authority::Authority;
@@ -22,7 +21,7 @@ use crate::cloudly::{Cloudly, Settings};
 use crate::dial::Target;
 use crate::free_port::free_port;
 use crate::notify::NotifySocket;
-use crate::processes::workers_of;
+use crate::processes::{signal, workers_of};
 use crate::waiting::{BOUND, Change, Late, poll};
 
 const BEARER: &str = "SERVEZONE_CLUSTER_RELAY_AUTHORIZATION";
@@ -322,20 +321,20 @@ impl Relay {
     /// Kills the worker of `role` with SIGKILL and gives the process id it had.
     pub fn kill_worker(&self, role: &str) -> Option<u32> {
         let pid = self.workers().get(role).copied()?;
-        signal_process(pid, Signal::SIGKILL);
+        signal(pid, Signal::SIGKILL);
         Some(pid)
     }
 
-    /// Sends `signal` to the worker of `role`, if it is still the process `pid`.
-    pub fn signal_worker(&self, role: &str, pid: u32, signal: Signal) {
+    /// Sends `which` to the worker of `role`, if it is still the process `pid`.
+    pub fn signal_worker(&self, role: &str, pid: u32, which: Signal) {
         if self.workers().get(role) == Some(&pid) {
-            signal_process(pid, signal);
+            signal(pid, which);
         }
     }
 
     /// Sends the supervisor a signal.
-    pub fn signal(&self, signal: Signal) {
-        signal_process(self.pid(), signal);
+    pub fn signal(&self, which: Signal) {
+        signal(self.pid(), which);
     }
 
     /// Waits for the exit, and until all that the relay wrote is read: the code, or minus the number of the
@@ -361,15 +360,9 @@ impl Drop for Relay {
         drop(self.child.kill());
         drop(self.child.wait());
         for pid in workers.into_values().filter(|pid| crate::processes::is_alive(*pid)) {
-            signal_process(pid, Signal::SIGKILL);
+            signal(pid, Signal::SIGKILL);
         }
     }
-}
-
-fn signal_process(pid: u32, signal: Signal) {
-    let pid = Pid::from_raw(i32::try_from(pid).expect("a process id fits"));
-    // A process that is gone is what a killer wants.
-    let _ = kill(pid, signal);
 }
 
 fn collect(
