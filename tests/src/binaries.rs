@@ -1,5 +1,6 @@
 //! The real binaries, the relay's four and `coreflowctl`, built once per test process with the profile of the test.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -28,6 +29,14 @@ fn build() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join("Cargo.toml");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
+    // What cargo tells this test of its own package would make build scripts run again that look at it.
+    let told = |name: &OsString| {
+        let name = name.to_string_lossy();
+        name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+    };
+    for name in std::env::vars_os().map(|(name, _)| name).filter(told) {
+        build.env_remove(name);
+    }
     build.args(["build", "--quiet", "--bins", "--profile", profile, "--manifest-path"]).arg(root);
     build.arg("--target-dir").arg(target);
     for package in PACKAGES {

@@ -112,13 +112,17 @@ async fn a_certificate_with_a_fault_fails_the_start_by_domain_and_reason() {
     );
     tokio::join!(
         refused(sound(|issued| issued.key_pem.truncate(60)), INCOMPLETE),
-        refused(sound(|issued| issued.chain_pem = issued.key_pem.replace("PRIVATE KEY", "CERTIFICATE")), UNREADABLE),
+        refused(
+            sound(|issued| issued.chain_pem = issued.key_pem.replace("PRIVATE KEY", "CERTIFICATE")),
+            UNREADABLE
+        ),
         refused(
             |own| {
                 // The leaf before the intermediate of a stranger who has the same name.
                 let leaf = own.issue_flawed(&[DOMAIN], Flaw::IntermediateMissing);
                 let stranger = Authority::new().issue(&[DOMAIN]).chain_pem;
-                let above = stranger.find("-----END CERTIFICATE-----").map(|at| &stranger[at + 26..]).unwrap();
+                let above =
+                    stranger.find("-----END CERTIFICATE-----").map(|at| &stranger[at + 26..]).unwrap();
                 Issued { chain_pem: format!("{}{above}", leaf.chain_pem), ..leaf }
             },
             ORDER,
@@ -182,6 +186,7 @@ async fn an_answer_that_is_no_certificate_is_asked_for_again() {
     };
     let issued = Authority::new().issue(&[DOMAIN]);
     let unusable = answers.map(|answer| ask(answer(&issued), issued.clone(), "unusable: "));
-    let refused = ask(refusal(&issued), issued.clone(), "refused: certificate-not-issued: a-reason-of-cloudly");
+    let refused =
+        ask(refusal(&issued), issued.clone(), "refused: certificate-not-issued: a-reason-of-cloudly");
     tokio::join!(join_all(unusable), refused);
 }

@@ -99,9 +99,7 @@ async fn a_flapping_cloudly_is_dialled_at_a_growing_pace_and_settles() {
     for flap in 1..=FLAPS {
         scene.cloudly.drop_connections();
         scene.wait_lines("the Cloudly session is lost", flap).await;
-        let closes = node.closes().len();
-        scene.cloudly.wait_for(SESSION, flap + 1).await.unwrap();
-        assert!(node.closes().len() - closes <= 1, "a close belongs to a session that returned");
+        assert!(node.closes().len() < flap, "a close belongs to a session that returned");
         scene.wait_lines("the Cloudly session is registered", flap + 1).await;
         assert_eq!(scene.cloudly.open_connections(), 1);
     }
@@ -159,17 +157,27 @@ async fn a_redirected_upgrade_is_not_followed() {
     assert_eq!((elsewhere.reached(Stage::Tcp), scene.cloudly.exchanges()), (0, 1));
 }
 
+type Issuing = fn(&Authority) -> Issued;
+
 /// SES-16, SES-03, LOG-01: TLS fails by its kind before the bearer or the identity is sent; a sound
 /// certificate mends it.
 #[tokio::test]
 async fn a_cloudly_that_cannot_prove_itself_gets_neither_bearer_nor_session() {
-    let flawed: [(fn(&Authority) -> Issued, &str, &str); 5] = [
+    let flawed: [(Issuing, &str, &str); 5] = [
         // Another authority of the same name, and an issuer that nobody shows.
         (|_| Authority::new().issue(&["localhost"]), "certificate-invalid", "BadSignature"),
-        (|own| own.issue_flawed(&["localhost"], Flaw::IntermediateMissing), "unknown-issuer", "UnknownIssuer"),
+        (
+            |own| own.issue_flawed(&["localhost"], Flaw::IntermediateMissing),
+            "unknown-issuer",
+            "UnknownIssuer",
+        ),
         (|own| own.issue(&["cloudly.test"]), "certificate-foreign-name", "NotValidForName"),
         (|own| own.issue_flawed(&["localhost"], Flaw::Expired), "certificate-expired", "Expired"),
-        (|own| own.issue_flawed(&["localhost"], Flaw::NotYetValid), "certificate-not-valid-yet", "NotValidYet"),
+        (
+            |own| own.issue_flawed(&["localhost"], Flaw::NotYetValid),
+            "certificate-not-valid-yet",
+            "NotValidYet",
+        ),
     ];
     let cases = flawed.map(async |(issue, code, kind)| {
         let authority = Authority::new();

@@ -12,7 +12,6 @@
 //! | Cloudly's clock an hour ahead of the relay's | [`an_identity_that_has_ended_by_cloudlys_clock_is_exchanged_anew`] |
 //! | a clock that jumps an hour while the relay runs | relayd's `session/tests.rs`, `core/tests/clock.rs` |
 //! | renewals without end | [`a_renewal_that_fails_is_made_again_at_a_growing_pace`] |
-#![expect(clippy::unwrap_used, reason = "a test fails by it, and its shared steps are parts of tests")]
 
 use std::time::Duration;
 

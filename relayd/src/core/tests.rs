@@ -18,6 +18,7 @@ use crate::{
 };
 
 mod certificate;
+mod clock;
 mod parking;
 mod reconnect;
 mod registering;

@@ -79,6 +79,54 @@ fn a_clock_that_jumps_an_hour_makes_the_renewal_due() {
     assert_eq!(script.pass(60_000 * MS), [Action::AskIdentity], "the monotonic clock decides");
 }
 
+/// SES-08, SES-09: an identity that a jump of the wall clock has ended is not dialled with again; one that a jump
+/// back lets live longer is, and is renewed by the monotonic clock.
+#[test]
+fn a_clock_that_jumps_an_hour_decides_which_identity_is_dialled_with() {
+    let mut script = Script::standing();
+    script.on(Event::Closed { connection: 1 });
+    script.now.wall += HOUR;
+    assert_eq!(script.pass(500 * MS), [Action::AskIdentity]);
+    assert_eq!(script.grant(HOUR), [Action::Dial { connection: 2 }]);
+
+    script.on(Event::Connected { connection: 2 });
+    script.announced(2, Announced::Accepted);
+    script.now.wall -= HOUR;
+    script.on(Event::Closed { connection: 2 });
+    assert_eq!(script.pass(1000 * MS), [Action::Dial { connection: 3 }]);
+    script.on(Event::Connected { connection: 3 });
+    script.announced(3, Announced::Accepted);
+    assert_eq!(script.pass(55 * 60_000 * MS - 1001 * MS), []);
+    assert_eq!(script.pass(MS), [Action::AskIdentity]);
+}
+
+/// SES-09, PROT-28, SES-20: no wait of the session follows the wall clock, whichever way that jumps.
+#[test]
+fn a_clock_that_jumps_an_hour_changes_no_wait() {
+    let jumps: [fn(&mut u64); 2] = [|wall| *wall += HOUR, |wall| *wall -= HOUR];
+    let at = |wall| {
+        let mut script = Script::new();
+        script.now.wall = wall;
+        script.on(Event::Started);
+        script
+    };
+    for jump in jumps {
+        let mut denied = at(2 * HOUR);
+        denied.on(Event::IdentityDenied);
+        jump(&mut denied.now.wall);
+        assert_eq!(denied.pass(499 * MS), []);
+        assert_eq!(denied.pass(MS), [Action::AskIdentity]);
+
+        let mut refused = at(2 * HOUR);
+        refused.grant(HOUR);
+        refused.on(Event::Connected { connection: 1 });
+        refused.announced(1, Announced::NotServed);
+        jump(&mut refused.now.wall);
+        assert_eq!(refused.pass(REFUSED_OFFER_RETRY - MS), []);
+        assert_eq!(refused.pass(MS), [Action::Announce { connection: 1 }]);
+    }
+}
+
 /// SES-20, SES-08: a denied renewal keeps the session and is asked again with the backoff.
 #[test]
 fn a_denied_renewal_keeps_the_session() {
@@ -128,6 +176,23 @@ fn reconnects_back_off_until_a_session_has_proved_itself() {
     script.on(Event::Closed { connection });
     assert_eq!(script.pass(500 * MS), [Action::Dial { connection: connection + 1 }]);
     assert_eq!(script.session.count(), connection);
+}
+
+/// SES-01, SES-09: a Cloudly that drops ten connections as soon as the session is registered on each is dialled
+/// ten times in more than four minutes, one at a time, with the one identity that is still good.
+#[test]
+fn ten_flaps_cost_ten_dials_in_minutes_and_no_identity() {
+    let mut script = Script::standing();
+    let begun = script.now.mono;
+    for connection in 1..=10 {
+        assert_eq!(script.on(Event::Closed { connection }), [Action::Lost]);
+        let due = script.session.next_deadline(script.now).unwrap();
+        assert_eq!(script.pass(due - script.now.mono), [Action::Dial { connection: connection + 1 }]);
+        script.on(Event::Connected { connection: connection + 1 });
+        script.announced(connection + 1, Announced::Accepted);
+    }
+    let took = script.now.mono - begun;
+    assert!((120_000 * MS..600_000 * MS).contains(&(took / 2)), "{took:?}");
 }
 
 /// SES-13, OUT-02: a reconnect raises the count.

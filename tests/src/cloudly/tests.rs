@@ -201,3 +201,56 @@ async fn an_accepted_relay_stands_for_the_cluster() {
     cloudly.change(|settings| settings.relay_block = None);
     assert_eq!((cloudly.node_origin(), cloudly.a_record("relay.localhost.test")), (None, None));
 }
+
+/// The HTTP carriage and the upgrade can be redirected, cut, held back and scripted by name, and each stage that a
+/// dial reaches is counted.
+#[tokio::test]
+async fn the_http_carriage_and_the_upgrade_follow_the_script() {
+    let client = Client::new().await;
+    let bearer = client.cloudly.change(|settings| settings.bearer.clone());
+    let text = request("getIdentityByToken", &json!({"token": bearer}).to_string(), &Ids::fresh());
+    let post = async || https_request(&client.target(), "POST", "/typedrequest", &[], &text).await;
+    client.cloudly.once("getIdentityByToken", Step::Redirect(307, "https://elsewhere.test/".to_owned()));
+    let moved = post().await.unwrap();
+    assert_eq!((moved.status, &moved.headers["location"] == "https://elsewhere.test/"), (307, true));
+    client.cloudly.once("getIdentityByToken", Step::CutMidAnswer);
+    assert!(post().await.is_err(), "half of the stated length");
+    client.cloudly.once("getIdentityByToken", Step::Trickle);
+    assert!(tokio::time::timeout(Duration::from_secs(1), post()).await.is_err(), "minutes");
+    assert_eq!(post().await.unwrap().status, 200);
+
+    let upgrade = async || websocket(&client.target(), "/", &[]).await.err();
+    client.cloudly.once(UPGRADE, Step::Redirect(301, "https://elsewhere.test/".to_owned()));
+    assert_eq!(upgrade().await, Some(crate::dial::DialFailure::Status(301)));
+    client.cloudly.once(UPGRADE, Step::CutMidAnswer);
+    assert!(upgrade().await.is_some());
+    assert_eq!(upgrade().await, None);
+    let stages = [Stage::Tcp, Stage::Tls, Stage::Upgrade].map(|stage| client.cloudly.reached(stage));
+    assert_eq!(stages, [7, 7, 3]);
+
+    client
+        .cloudly
+        .change(|settings| settings.own_certificate = Some(client.authority.issue(&["other.test"])));
+    assert!(upgrade().await.is_some(), "it names another host");
+    client.cloudly.change(|settings| settings.front = Front::SilentInTls);
+    client.cloudly.change(|settings| settings.own_certificate = None);
+    assert!(tokio::time::timeout(Duration::from_secs(1), upgrade()).await.is_err());
+    client.cloudly.wait_reached(Stage::Tls, 8).await.unwrap();
+}
+
+/// A clock that is ahead ends identities early, one that is behind issues ended ones.
+#[tokio::test]
+async fn its_clock_can_be_off() {
+    let client = Client::new().await;
+    let (carrier, _events) = client.session().await;
+    let issued = client.cloudly.calls_of("registerCloudlyClientSession")[0].body_json()["identity"].clone();
+    client.cloudly.change(|settings| settings.clock_ahead_ms = 2 * 3_600_000);
+    let config = json!({"identity": issued});
+    let refused = ask(&carrier, "getClusterConfig", &config).await.unwrap_err();
+    assert_eq!(refused.text, "identity-unverified: expired");
+    client.cloudly.change(|settings| settings.clock_ahead_ms = -2 * 3_600_000);
+    ask(&carrier, "getClusterConfig", &config).await.unwrap();
+    let bearer = client.cloudly.change(|settings| settings.bearer.clone());
+    let issued: Value = serde_json::from_str(client.exchange(&bearer).await.unwrap().get()).unwrap();
+    assert!(issued["identity"]["expiresAt"].as_u64() < config["identity"]["expiresAt"].as_u64());
+}
