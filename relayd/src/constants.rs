@@ -101,3 +101,24 @@ pub const HANDSHAKE_BUDGET: Duration = Duration::from_secs(10);
 pub const HEAD_BUDGET: Duration = Duration::from_secs(10);
 /// Closing a socket in order.
 pub const CLOSE_BUDGET: Duration = Duration::from_secs(2);
+
+/// `maximumEscrowedRenewals`: renewals of one run (ESC-09).
+pub const ESCROWED_RENEWALS: usize = 32;
+/// `maximumEscrowHorizonMs`: how far a run may reach, in milliseconds from its arrival (ESC-10).
+pub const ESCROW_HORIZON_MS: u64 = 14_400_000;
+/// Longest window of a renewal, in milliseconds (ESC-60).
+pub const LEASE_WINDOW_MS: u64 = 900_000;
+/// `defaultLeaseEscrowTiming`: how long a window has been open before it is offered, in milliseconds
+/// (ESC-28).
+pub const ADMISSION_MARGIN_MS: u64 = 30_000;
+/// A refused or failed delivery of a renewal is made again (ESC-34).
+pub const OFFER_REPEAT: Duration = Duration::from_secs(30);
+/// Longest body of a hold, in bytes, and so the most that the renewals of one run take: 32 renewals of
+/// 2 KiB, where a signature takes 88 bytes.
+pub const ESCROW_HOLD_BYTES: usize = 64 << 10;
+/// Holds that may wait for their validation; a further one has the first applied at once.
+pub const ESCROW_HOLDS: usize = 64;
+/// Runs that are held at once: as many as nodes can be carried (ESC-01).
+pub const ESCROWED_RUNS: usize = NODE_SOCKETS;
+/// The wall clock moved by more than this against the monotonic one: every run is looked at anew.
+pub const CLOCK_JUMP: Duration = Duration::from_secs(1);

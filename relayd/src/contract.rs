@@ -7,5 +7,6 @@ pub mod identity;
 pub mod members;
 pub mod offer;
 pub mod registration;
+pub mod renewal;
 pub mod runtime;
 pub mod values;

@@ -10,6 +10,7 @@ pub mod constants;
 pub mod continuity;
 pub mod contract;
 pub mod core;
+pub mod escrow;
 pub mod forwarder;
 pub mod listener;
 pub mod peers;

@@ -18,6 +18,16 @@ pub const NODE_NOT_CONNECTED: &str = "relay-node-not-connected";
 pub const TOO_MANY_IN_FLIGHT: &str = "relay-too-many-in-flight";
 /// A hold on the node listener (LIS-22).
 pub const ESCROW_CLOUDLY_ONLY: &str = "escrow-cloudly-only";
+/// A hold that fails its validation; states the path (ESC-08 – ESC-10).
+pub const ESCROW_RUN_INVALID: &str = "escrow-run-invalid";
+/// A hold for a node that is not carried (ESC-11).
+pub const ESCROW_NODE_NOT_CARRIED: &str = "escrow-node-not-carried";
+/// A hold of another session than the node's (ESC-13 – ESC-15).
+pub const ESCROW_RUN_FOREIGN_SESSION: &str = "escrow-run-foreign-session";
+/// A run that is older than what is known of its projection (ESC-19, ESC-20).
+pub const ESCROW_RUN_STALE: &str = "escrow-run-stale";
+/// A run of a projection that cannot be ordered against the known one (ESC-23, ESC-24).
+pub const ESCROW_RUN_UNORDERED: &str = "escrow-run-unordered";
 /// A retired method (RET-02).
 pub const RETIRED: &str = "coreflow-retired";
 /// No desired state is replayed (XTR-03).
@@ -30,6 +40,14 @@ pub const NODE_ROSTER_UNSUPPORTED: &str = "relay-node-roster-unsupported";
 pub const CREDENTIAL_STALE: &str = "relay-credential-generation-stale";
 /// The node is not enrolled (REG-32).
 pub const NODE_UNKNOWN: &str = "relay-node-unknown";
+/// Nobody enabled a relay for the cluster (ESC-50).
+pub const CLUSTER_NOT_ENABLED: &str = "relay-cluster-not-enabled";
+/// The node belongs to another cluster (ESC-50).
+pub const NODE_FOREIGN: &str = "relay-node-foreign";
+/// The credential was not accepted, or Cloudly could not read its records (ESC-56).
+pub const IDENTITY_UNVERIFIED: &str = "relay-identity-unverified";
+/// An older registration arrived after a newer one (ESC-50).
+pub const SEQUENCE_NOT_ADVANCING: &str = "relay-sequence-not-advancing";
 
 /// The relay block fails `validateClusterRelay` (LIS-09).
 pub const BLOCK_INVALID: &str = "relay-block-invalid";
@@ -50,11 +68,11 @@ pub const PULL_WORKER_UNAVAILABLE: &str = "pull-worker-unavailable";
 
 /// The refusals of a registration that Cloudly states by name (REG-26).
 pub const REGISTRATION: [&str; 6] = [
-    "relay-cluster-not-enabled",
-    "relay-node-foreign",
+    CLUSTER_NOT_ENABLED,
+    NODE_FOREIGN,
     NODE_UNKNOWN,
-    "relay-identity-unverified",
-    "relay-sequence-not-advancing",
+    IDENTITY_UNVERIFIED,
+    SEQUENCE_NOT_ADVANCING,
     CREDENTIAL_STALE,
 ];
 

@@ -4,6 +4,11 @@ use std::time::Duration;
 
 use crate::constants::{FORWARD_BUDGET, REGISTRATION_BUDGET};
 
+/// A hold of DNS lease renewals, which Cloudly sends the relay (ESC-03).
+pub const HOLD: &str = "holdRuntimeNetworkDnsLeaseRenewals";
+/// The delivery of a DNS lease renewal to a node: by Cloudly, or by the escrow in an outage (ESC-31).
+pub const RENEWAL: &str = "applyRuntimeNetworkDnsLeaseRenewal";
+
 /// What a node's request is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeMethod {
@@ -28,7 +33,7 @@ pub fn node_method(method: &str) -> Option<NodeMethod> {
         | "beginRuntimeSecretRecipientEnrollment"
         | "completeRuntimeSecretRecipientEnrollment"
         | "getRuntimeSecretMaterial" => Some(NodeMethod::OfSession),
-        "holdRuntimeNetworkDnsLeaseRenewals" => Some(NodeMethod::Hold),
+        HOLD => Some(NodeMethod::Hold),
         _ => None,
     }
 }
@@ -50,6 +55,6 @@ pub fn is_push(method: &str) -> bool {
         "applyRuntimeAssignment"
             | "applyRuntimeNetworkSigningAuthority"
             | "applyRuntimeNetworkProjection"
-            | "applyRuntimeNetworkDnsLeaseRenewal"
+            | RENEWAL
     )
 }

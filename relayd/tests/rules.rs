@@ -17,6 +17,7 @@ const MACHINES: [&str; 10] = [
     "registration.rs",
     "forwarder.rs",
     "continuity.rs",
+    "escrow.rs",
     "readiness.rs",
     "protocol.rs",
     "pending.rs",
@@ -25,7 +26,7 @@ const MACHINES: [&str; 10] = [
 ];
 
 /// The machines whose every part decides alone; beside `session.rs` lies its dialler, which acts.
-const MACHINE_DIRECTORIES: [&str; 3] = ["registration/", "forwarder/", "core/"];
+const MACHINE_DIRECTORIES: [&str; 4] = ["registration/", "forwarder/", "escrow/", "core/"];
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the workspace").to_owned()

@@ -1,0 +1,2 @@
+//! A hold's validation, member by member.
+use super::*;
