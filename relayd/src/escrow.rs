@@ -155,6 +155,7 @@ impl Escrow {
     /// Takes an event.
     pub fn handle(&mut self, event: Event, now: Now, carried: &impl Carried) -> Vec<Action> {
         let mut actions = Vec::new();
+        self.clocks.get_or_insert(now);
         match event {
             Event::Hold { connection, request } => {
                 self.arrives(connection, request, now, carried, &mut actions);
@@ -167,7 +168,7 @@ impl Escrow {
             Event::Gone { node } => self.gone(&node, now, &mut actions),
             Event::SessionUp => self.session_up(),
             Event::SessionDown => {
-                self.session = false;
+                (self.session, self.clocks) = (false, Some(now));
                 self.release_all(now, carried, &mut actions);
             }
             Event::RegistrationRefused { text } => {

@@ -27,6 +27,13 @@ impl Agenda {
         self.of.insert(node.clone(), (opening, repeat));
     }
 
+    /// The node's next repeat. Its opening stays, also one that has passed and was not looked at yet.
+    pub(super) fn set_repeat(&mut self, node: &Id, at: Duration) {
+        if let Some((opening, _)) = self.of.get(node).copied() {
+            self.set(node, opening, Some(at));
+        }
+    }
+
     pub(super) fn remove(&mut self, node: &Id) {
         let Some((opening, repeat)) = self.of.remove(node) else { return };
         self.openings.remove(&(opening, node.clone()));

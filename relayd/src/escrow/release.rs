@@ -94,10 +94,10 @@ impl Escrow {
     /// The delivery is logged and made anew later (ESC-34).
     pub(super) fn failed(&mut self, offer: &Offer, why: Failure, now: Now, actions: &mut Vec<Action>) {
         let Some(held) = self.runs.get_mut(&offer.node) else { return };
-        held.failed(offer.index, now);
+        let repeat = held.failed(offer.index, now);
         let sequence: Generation = held.run.renewals[offer.index].sequence;
         actions.push(Action::Note(Note::Failed { node: offer.node.clone(), sequence, why }));
-        self.agenda.set(&offer.node, held.next_opening(now.wall), held.next_repeat(now));
+        self.agenda.set_repeat(&offer.node, repeat);
     }
 
     /// Offers without an answer in time, and those that the node asked to be made again.

@@ -108,10 +108,12 @@ impl Held {
         self.states[..=index].fill(State::Done);
     }
 
-    /// The offer in flight was refused or failed (ESC-34).
-    pub(super) fn failed(&mut self, index: usize, now: Now) {
+    /// The offer in flight was refused or failed; when it is made anew (ESC-34).
+    pub(super) fn failed(&mut self, index: usize, now: Now) -> Duration {
         self.in_flight = None;
-        self.states[index] = State::Repeats { from: now.mono + OFFER_REPEAT };
+        let from = now.mono + OFFER_REPEAT;
+        self.states[index] = State::Repeats { from };
+        from
     }
 
     /// The session is back: what is due when it is lost again is offered in that moment (ESC-29, ESC-38).

@@ -10,6 +10,8 @@ use crate::routes::{HOLD, RENEWAL};
 mod drops;
 mod holds;
 
+mod model;
+mod outages;
 mod release;
 
 const S: Duration = Duration::from_secs(1);

@@ -325,6 +325,16 @@ fn an_opening_does_not_wait_for_the_answer_about_the_window_before() {
     assert_eq!(script.acknowledges(&second).len(), 1);
 }
 
+/// ESC-30, ESC-43: an answer that comes between an opening and the tick for it does not lose the opening.
+#[test]
+fn a_refusal_just_after_an_opening_does_not_lose_it() {
+    let mut script = holding(4, 10 * MIN + 28_000);
+    let first = offer(&script.on(Event::SessionDown));
+    script.go_to(script.now.mono + half(3));
+    script.refuses(&first);
+    assert_eq!(offers(&script.on(Event::Tick)), [(1, 1)]);
+}
+
 /// ESC-44: the wall clock alone selects; a jump is noticed at the next look, in both directions.
 #[test]
 fn a_jump_of_the_wall_clock_changes_what_is_due() {
