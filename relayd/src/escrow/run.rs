@@ -41,6 +41,8 @@ pub(super) struct Held {
     pub(super) run: Run,
     /// The renewal whose offer the node has not answered yet.
     pub(super) in_flight: Option<usize>,
+    /// When the last of its windows ends, in Unix milliseconds.
+    end: u64,
     states: Vec<State>,
 }
 
@@ -48,8 +50,9 @@ impl Held {
     /// What a hold hands over; `None` for an empty run, which gives custody up.
     pub(super) fn new(hold: Hold) -> Option<Self> {
         let Hold { session: binding, run } = hold;
+        let end = run.renewals.iter().map(|renewal| renewal.expires_at).max()?;
         let states = vec![State::Open; run.renewals.len()];
-        (!states.is_empty()).then_some(Self { binding, run, in_flight: None, states })
+        Some(Self { binding, run, in_flight: None, end, states })
     }
 
     /// The renewal that is due by the wall clock, the latest where two are (ESC-26, ESC-27).
@@ -59,16 +62,12 @@ impl Held {
 
     /// Whether its last window has ended (ESC-57).
     pub(super) fn has_ended(&self, wall: u64) -> bool {
-        self.end() <= wall
-    }
-
-    fn end(&self) -> u64 {
-        self.run.renewals.iter().map(|renewal| renewal.expires_at).max().expect("a held run has renewals")
+        self.end <= wall
     }
 
     /// When the run is to be looked at again: the next opening, or its end (ESC-30).
     pub(super) fn next_opening(&self, wall: u64) -> u64 {
-        self.run.renewals.iter().map(opening).find(|at| *at > wall).unwrap_or_else(|| self.end())
+        self.run.renewals.iter().map(opening).find(|at| *at > wall).unwrap_or(self.end)
     }
 
     /// When the renewal that is due is offered anew.

@@ -566,7 +566,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_offered_is_what_the_model_says(steps in prop::collection::vec(any::<u64>(), 1..60)) {
+    fn what_is_offered_is_what_the_model_says(steps in prop::collection::vec(any::<u64>(), 1..48)) {
         let mut model = Model::new();
         for step in steps {
             model.step(&mut Dice(step));
