@@ -13,16 +13,12 @@ use std::{
 
 use coreflow_ipc::{
     now::Now,
-    typedrequest::{Answer, Body, Outcome, Request, UNKNOWN_METHOD, plain_refusal},
+    typedrequest::{Answer, Request, UNKNOWN_METHOD, plain_refusal},
 };
 
 use crate::{
-    constants::{CLOCK_JUMP, CLOCK_LOOK, ESCROW_HOLD_BYTES, ESCROW_HOLDS, ESCROWED_RUNS},
-    contract::{
-        renewal::{Hold, Invalid, Projection},
-        runtime::{Addressed, Binding},
-        values::Id,
-    },
+    constants::{CLOCK_JUMP, CLOCK_LOOK, ESCROW_HOLDS, ESCROWED_RUNS},
+    contract::{renewal::Projection, runtime::Binding, values::Id},
     forwarder::Socket,
     pending::Pending,
     session::Connection,
@@ -31,14 +27,16 @@ use crate::{
 mod agenda;
 mod custody;
 mod dropping;
+mod holds;
 mod notes;
 mod precedence;
 mod release;
 mod run;
 
 use agenda::Agenda;
-use custody::{Arrived, Custody, Refused};
+use custody::Custody;
 pub use dropping::RegistrationRefusal;
+use holds::Arrived;
 pub use notes::{Dropped, Failure, Note};
 use release::Offer;
 use run::Held;
@@ -187,63 +185,6 @@ impl Escrow {
         }
         self.check_invariants();
         actions
-    }
-
-    /// Reads the node's session the moment the hold arrives; the rest waits for its turn (ESC-12, ESC-17).
-    fn arrives(
-        &mut self,
-        connection: Connection,
-        request: Request,
-        now: Now,
-        carried: &impl Carried,
-        actions: &mut Vec<Action>,
-    ) {
-        let node = request.body.read::<Addressed>().ok().map(|addressed| addressed.session.node_id);
-        let binding =
-            node.as_ref().and_then(|node| carried.carried(node)).map(|(binding, _)| binding.clone());
-        let arrived =
-            Arrived { connection, method: request.method, ids: request.ids, body: request.body, binding };
-        if self.custody == Custody::Stopped {
-            return actions.push(arrived.answer(&plain_refusal(UNKNOWN_METHOD)));
-        }
-        if arrived.body.text().len() > ESCROW_HOLD_BYTES {
-            let refused = Refused::Invalid(Invalid("renewals".to_owned()));
-            return self.refuse(&arrived, refused, node, actions);
-        }
-        if self.arrived.len() == ESCROW_HOLDS
-            && let Some(first) = self.arrived.pop_front()
-        {
-            self.apply(&first, now, carried, actions);
-        }
-        self.arrived.push_back(arrived);
-    }
-
-    /// Validates a hold, reads the node's session again, and holds the run or refuses it.
-    fn apply(&mut self, arrived: &Arrived, now: Now, carried: &impl Carried, actions: &mut Vec<Action>) {
-        let hold = match self.judge(arrived, now, carried) {
-            Ok(hold) => hold,
-            Err((refused, node)) => return self.refuse(arrived, refused, node, actions),
-        };
-        let node = hold.session.node_id.clone();
-        let held = hold.run.renewals.len();
-        actions.push(arrived.answer(&Outcome::Response(Body::of(&serde_json::json!({ "held": held })))));
-        actions.push(Action::Note(Note::Held { node: node.clone(), held }));
-        self.hold(node, hold, now, carried, actions);
-    }
-
-    fn hold(&mut self, node: Id, hold: Hold, now: Now, carried: &impl Carried, actions: &mut Vec<Action>) {
-        self.remove(&node);
-        let Some(held) = Held::new(hold) else { return };
-        if self.runs.len() >= ESCROWED_RUNS {
-            self.runs.retain(|node, _| carried.carried(node).is_some());
-        }
-        self.runs.insert(node.clone(), held);
-        self.release(&node, now, carried, actions);
-    }
-
-    fn refuse(&self, arrived: &Arrived, refused: Refused, node: Option<Id>, actions: &mut Vec<Action>) {
-        actions.push(arrived.answer(&refused.outcome()));
-        actions.push(Action::Note(Note::HoldRefused { node, refusal: refused.name() }));
     }
 
     /// Another session ends custody of the node's run; the same one keeps it (ESC-46, ESC-47).

@@ -1,43 +1,15 @@
-//! Who may hold what: the checks of a hold in their order, and whether anything is held at all (ESC-08 –
-//! ESC-15, ESC-53, ESC-54).
+//! Why a hold is refused, and whether anything is held at all (ESC-08 – ESC-16, ESC-53, ESC-54, ESC-58).
 
-use coreflow_ipc::{
-    now::Now,
-    typedrequest::{Body, Ids, Outcome, plain_refusal, write_answer},
-};
+use coreflow_ipc::typedrequest::{Outcome, plain_refusal};
 
-use super::{Action, Carried, Escrow, RegistrationRefusal, precedence, precedence::Order};
+use super::RegistrationRefusal;
 use crate::{
-    contract::{
-        renewal::{Hold, Invalid, binders::in_scope, validate_hold},
-        runtime::Binding,
-        values::Id,
-    },
+    contract::renewal::Invalid,
     refusals::{
         ESCROW_NODE_NOT_CARRIED, ESCROW_RUN_FOREIGN_SESSION, ESCROW_RUN_INVALID, ESCROW_RUN_STALE,
         ESCROW_RUN_UNORDERED,
     },
-    session::Connection,
 };
-
-/// A hold that waits for its validation.
-pub(super) struct Arrived {
-    pub(super) connection: Connection,
-    pub(super) method: String,
-    pub(super) ids: Ids,
-    pub(super) body: Body,
-    /// The session of the node that it names, as it was when the hold arrived.
-    pub(super) binding: Option<Binding>,
-}
-
-impl Arrived {
-    pub(super) fn answer(&self, outcome: &Outcome) -> Action {
-        Action::AnswerUp {
-            connection: self.connection,
-            frame: write_answer(&self.method, &self.ids, outcome),
-        }
-    }
-}
 
 /// Why a hold is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,48 +89,6 @@ impl Custody {
             Self::Open => "open",
             Self::Ended(refusal) => refusal.name(),
             Self::Stopped => "stop",
-        }
-    }
-}
-
-impl Escrow {
-    /// Validity, custody, carried, session, precedence: the first that fails names the refusal. `Err` also
-    /// states the node, where the hold is valid.
-    pub(super) fn judge(
-        &self,
-        arrived: &Arrived,
-        now: Now,
-        carried: &impl Carried,
-    ) -> Result<Hold, (Refused, Option<Id>)> {
-        let hold = validate_hold(&arrived.body, now.wall).map_err(|path| (Refused::Invalid(path), None))?;
-        let node = &hold.session.node_id;
-        let second = carried.carried(node).map(|(binding, _)| binding);
-        match self.custody.refused().map_or_else(|| self.permit(&hold, arrived, second), Err) {
-            Ok(()) => Ok(hold),
-            Err(refused) => Err((refused, Some(node.clone()))),
-        }
-    }
-
-    /// `second` is the node's session at the end of the validation; it has to be the one that the hold
-    /// names and the one that stood when it arrived (ESC-12 – ESC-15).
-    fn permit(&self, hold: &Hold, arrived: &Arrived, second: Option<&Binding>) -> Result<(), Refused> {
-        let (Some(first), Some(second)) = (&arrived.binding, second) else {
-            return Err(Refused::NotCarried);
-        };
-        let same = first == second && hold.session == *second;
-        if !same || !hold.run.renewals.iter().all(|renewal| in_scope(second, renewal)) {
-            return Err(Refused::ForeignSession);
-        }
-        let node = &hold.session.node_id;
-        let held =
-            self.runs.get(node).map_or(Order::Replaces, |held| precedence::order(&hold.run, &held.run));
-        let known = self
-            .known(node, second)
-            .map_or(Order::Replaces, |known| precedence::order_projections(&hold.run.projection, known));
-        match (held, known) {
-            (Order::Unordered, _) | (_, Order::Unordered) => Err(Refused::Unordered),
-            (Order::Stale, _) | (_, Order::Stale) => Err(Refused::Stale),
-            (Order::Replaces, Order::Replaces) => Ok(()),
         }
     }
 }

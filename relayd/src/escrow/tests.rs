@@ -2,7 +2,7 @@
 //! script is one minute of both clocks, unless it moves one of them.
 
 use bytes::Bytes;
-use coreflow_ipc::typedrequest::{Envelope, Ids, PeerError, read};
+use coreflow_ipc::typedrequest::{Body, Envelope, Ids, Outcome, PeerError, read};
 
 use super::*;
 use crate::routes::{HOLD, RENEWAL};

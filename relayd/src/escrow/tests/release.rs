@@ -1,6 +1,7 @@
 //! What is offered, when, how often and to whom.
 
 use super::*;
+use crate::contract::values::Generation;
 
 /// Node `n` is carried on socket 1 and has a run of `count` windows; the wall clock stands at `ms`.
 fn holding(count: u64, ms: u64) -> Script {
@@ -13,19 +14,15 @@ fn holding(count: u64, ms: u64) -> Script {
 }
 
 fn failed(sequence: u64, why: Failure) -> Note {
-    Note::Failed {
-        node: id("n"),
-        sequence: crate::contract::values::Generation::parse(sequence).unwrap(),
-        why,
-    }
+    Note::Failed { node: id("n"), sequence: generation(sequence), why }
 }
 
 fn refusal() -> Failure {
     Failure::Refused("renewal-not-current".to_owned())
 }
 
-fn half(seconds: u64) -> Duration {
-    Duration::from_millis(seconds * 1000)
+fn generation(number: u64) -> Generation {
+    Generation::parse(number).unwrap()
 }
 
 /// ESC-25, ESC-38, ESC-39: while the session stands nothing is offered, and there is no timer.
@@ -33,7 +30,7 @@ fn half(seconds: u64) -> Duration {
 fn nothing_is_offered_while_the_session_stands() {
     let mut script = holding(20, MIN);
     assert_eq!(script.escrow.next_deadline(script.now), None);
-    assert_eq!(script.pass(half(7200)), []);
+    assert_eq!(script.pass(Duration::from_secs(7200)), []);
 }
 
 /// ESC-26, ESC-28, ESC-29: in the moment of the loss what is due is offered: open for 30 s and not ended.
@@ -90,10 +87,7 @@ fn a_renewal_is_offered_at_each_opening() {
     for sequence in 0..4 {
         let offered = offer(&seen);
         assert_eq!(offered.sequence(), sequence);
-        let acknowledged = Note::Acknowledged {
-            node: id("n"),
-            sequence: crate::contract::values::Generation::parse(sequence).unwrap(),
-        };
+        let acknowledged = Note::Acknowledged { node: id("n"), sequence: generation(sequence) };
         assert_eq!(script.acknowledges(&offered), [Seen::Note(acknowledged)]);
         let next = START + (sequence + 1) * 10 * MIN + MIN / 2;
         if sequence < 3 {
@@ -101,7 +95,7 @@ fn a_renewal_is_offered_at_each_opening() {
             seen = script.pass(Duration::from_millis(1));
         }
     }
-    assert_eq!(script.pass(half(14 * 60)), []);
+    assert_eq!(script.pass(Duration::from_secs(14 * 60)), []);
 }
 
 /// ESC-32: a node that is not carried is offered nothing, and its run is not lost.
@@ -111,7 +105,7 @@ fn only_carried_nodes_are_offered_anything() {
     script.roster.0.clear();
     script.on(Event::Gone { node: id("n") });
     assert_eq!(script.on(Event::SessionDown), []);
-    assert_eq!(script.pass(half(1200)), []);
+    assert_eq!(script.pass(Duration::from_secs(1200)), []);
     assert_eq!(script.registers(3, binding("n", "s")).len(), 1);
     assert_eq!(script.escrow.held(), 1);
 }
@@ -152,14 +146,14 @@ fn a_failed_delivery_is_made_anew_after_30_seconds() {
     let mut offered = offer(&script.on(Event::SessionDown));
     for _ in 0..5 {
         assert_eq!(notes(script.refuses(&offered)), [failed(0, refusal())]);
-        assert_eq!(script.pass(half(30) - Duration::from_millis(1)), []);
+        assert_eq!(script.pass(Duration::from_secs(30) - Duration::from_millis(1)), []);
         offered = offer(&script.pass(Duration::from_millis(1)));
         assert_eq!(offered.sequence(), 0);
     }
-    assert_eq!(script.pass(half(8) - Duration::from_millis(1)), []);
+    assert_eq!(script.pass(Duration::from_secs(8) - Duration::from_millis(1)), []);
     assert_eq!(script.pass(Duration::from_millis(1)), [Seen::Note(failed(0, Failure::Timeout))]);
     assert_eq!(script.acknowledges(&offered), [], "an answer after the budget is none");
-    let offered = offer(&script.pass(half(30)));
+    let offered = offer(&script.pass(Duration::from_secs(30)));
     script.roster.0.clear();
     assert_eq!(script.on(Event::Gone { node: id("n") }), [Seen::Note(failed(0, Failure::Gone))]);
     assert_eq!(script.acknowledges(&offered), []);
@@ -237,11 +231,8 @@ fn a_renewal_whose_repeats_are_over_is_still_offered_first() {
     let offered = offer(&script.on(Event::SessionDown));
     assert_eq!(offered.sequence(), 1);
     script.refuses(&offered);
-    let ended = Note::RepeatsEnded {
-        node: id("n"),
-        sequence: crate::contract::values::Generation::parse(1).unwrap(),
-    };
-    assert_eq!(script.pass(half(180)), [Seen::Note(ended)]);
+    let ended = Note::RepeatsEnded { node: id("n"), sequence: generation(1) };
+    assert_eq!(script.pass(Duration::from_secs(180)), [Seen::Note(ended)]);
     script.on(Event::SessionUp);
     assert_eq!(script.on(Event::SessionDown), [], "nor in the next outage");
 }
@@ -258,7 +249,7 @@ fn the_return_of_the_session_ends_all_offers() {
     assert_eq!(script.on(Event::SessionUp), []);
     assert_eq!(script.escrow.next_deadline(script.now), None);
     assert_eq!(script.acknowledges(open), [], "an answer to an ended offer is none");
-    assert_eq!(script.pass(half(60)), []);
+    assert_eq!(script.pass(Duration::from_secs(60)), []);
     assert_eq!(offers(&script.on(Event::SessionDown)).len(), 2, "both are due at the next loss, at once");
 }
 
@@ -276,7 +267,7 @@ fn a_run_that_arrives_in_an_outage_is_offered_at_once() {
     script.arrives("h", &hold_body(&binding("n", "s"), &p, &grid("n", &p, 0, 5)));
     let led = script.on(Event::Tick);
     assert_eq!(script.acknowledges(&offer(&led)).len(), 1);
-    assert_eq!(script.pass(half(60)), []);
+    assert_eq!(script.pass(Duration::from_secs(60)), []);
 }
 
 /// ESC-42: so has one that was being validated when the session went.
@@ -310,8 +301,12 @@ fn a_repeat_delays_no_window_that_opens() {
         let Seen::Offered(offered) = seen else { panic!("{seen:?}") };
         script.refuses(offered);
     }
-    assert_eq!(offers(&script.pass(half(1))), [(2, 1)], "one second later");
-    assert_eq!(offers(&script.pass(half(9))), [(1, 1)], "its own opening, before its own repeat");
+    assert_eq!(offers(&script.pass(Duration::from_secs(1))), [(2, 1)], "one second later");
+    assert_eq!(
+        offers(&script.pass(Duration::from_secs(9))),
+        [(1, 1)],
+        "its own opening, before its own repeat"
+    );
 }
 
 /// ESC-30: a window that opens while the one before is still unanswered is offered in its moment.
@@ -319,7 +314,7 @@ fn a_repeat_delays_no_window_that_opens() {
 fn an_opening_does_not_wait_for_the_answer_about_the_window_before() {
     let mut script = holding(4, 10 * MIN + 28_000);
     let first = offer(&script.on(Event::SessionDown));
-    let second = offer(&script.pass(half(2)));
+    let second = offer(&script.pass(Duration::from_secs(2)));
     assert_eq!((first.sequence(), second.sequence()), (0, 1));
     assert_eq!(script.acknowledges(&first), [], "the node is asked about one alone");
     assert_eq!(script.acknowledges(&second).len(), 1);
@@ -330,7 +325,7 @@ fn an_opening_does_not_wait_for_the_answer_about_the_window_before() {
 fn a_refusal_just_after_an_opening_does_not_lose_it() {
     let mut script = holding(4, 10 * MIN + 28_000);
     let first = offer(&script.on(Event::SessionDown));
-    script.go_to(script.now.mono + half(3));
+    script.go_to(script.now.mono + Duration::from_secs(3));
     script.refuses(&first);
     assert_eq!(offers(&script.on(Event::Tick)), [(1, 1)]);
 }
@@ -348,10 +343,10 @@ fn a_jump_of_the_wall_clock_changes_what_is_due() {
     assert_eq!(offered.sequence(), 3);
     script.refuses(&offered);
     script.now.wall -= 20 * MIN;
-    let offered = offer(&script.pass(half(1)));
+    let offered = offer(&script.pass(Duration::from_secs(1)));
     assert_eq!(offered.sequence(), 1, "never one that is early by the clock there is");
     script.now.wall -= 11 * MIN;
-    assert_eq!(script.pass(half(1)), [], "nor one that was acknowledged");
+    assert_eq!(script.pass(Duration::from_secs(1)), [], "nor one that was acknowledged");
 }
 
 /// ESC-34: a node may ask to be asked again within the budget of a push; not once the window has ended.
@@ -366,9 +361,9 @@ fn a_node_that_asks_to_be_asked_again_is_asked_within_the_window() {
         assert_eq!(script.on(Event::NodeAnswered { socket: 1, answer }), []);
     };
     later(&mut script, &offered);
-    let again = offer(&script.pass(half(2)));
+    let again = offer(&script.pass(Duration::from_secs(2)));
     assert_eq!((again.sequence(), &again.id), (0, &offered.id));
     assert_ne!(again.instance, offered.instance);
     later(&mut script, &again);
-    assert_eq!(offers(&script.pass(half(10))), [], "its window has ended");
+    assert_eq!(offers(&script.pass(Duration::from_secs(10))), [], "its window has ended");
 }
