@@ -7,7 +7,7 @@ use url::{Host, Url};
 use crate::{
     contract::{
         cluster::{ConfigState, RelayBlock},
-        values::from_object,
+        values::{from_object, is_dns_name},
     },
     refusals::{BLOCK_CHANGED, ORIGIN_PORT_FOREIGN},
 };
@@ -74,18 +74,6 @@ impl std::fmt::Display for Origin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.text)
     }
-}
-
-fn is_dns_name(name: &str) -> bool {
-    name.len() <= 253
-        && name.split('.').all(|label| {
-            (1..=63).contains(&label.len())
-                && !label.starts_with('-')
-                && !label.ends_with('-')
-                && label
-                    .bytes()
-                    .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-        })
 }
 
 /// Whether Cloudly publishes a relay for the cluster.

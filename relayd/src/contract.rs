@@ -4,9 +4,11 @@
 
 pub mod cluster;
 pub mod identity;
+pub mod ingress;
 pub mod members;
 pub mod offer;
 pub mod registration;
 pub mod renewal;
+pub mod route_table;
 pub mod runtime;
 pub mod values;

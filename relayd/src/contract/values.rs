@@ -70,6 +70,19 @@ pub struct Reference {
     pub generation: Generation,
 }
 
+/// Whether a text is a lower-case DNS name, of one label or more.
+pub fn is_dns_name(name: &str) -> bool {
+    name.len() <= 253
+        && name.split('.').all(|label| {
+            (1..=63).contains(&label.len())
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+                && label
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        })
+}
+
 /// Reads a member that is an object: a derived reader would take an array of its members' values as well.
 pub fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     let raw = <&'de RawValue>::deserialize(deserializer)?;
