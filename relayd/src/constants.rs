@@ -22,6 +22,10 @@ pub const REGISTRATION_BUDGET: Duration = Duration::from_secs(9);
 pub const FORWARD_BUDGET: Duration = Duration::from_secs(8);
 /// A push to a node (FWD-21).
 pub const PUSH_BUDGET: Duration = Duration::from_secs(8);
+/// A call to the ingress: a hint, or its traffic statistics (ING-29).
+pub const INGRESS_CALL_BUDGET: Duration = Duration::from_secs(8);
+/// `retryAfterMs` of this relay's own refusals of an ingress (ING-32, ING-33, ING-34).
+pub const INGRESS_RETRY_AFTER: Duration = Duration::from_millis(5_000);
 /// The relay's own calls on its session; Cloudly bounds its side at the same (FWD-37).
 pub const CALL_BUDGET: Duration = Duration::from_secs(10);
 /// A registration whose call failed is sent again, while the session stands.
@@ -87,6 +91,13 @@ pub const FORWARD_OVERHEAD: usize = 256;
 /// Bytes of all nodes' requests that may be in flight to Cloudly: half of what may wait for its socket,
 /// so that no number of nodes can fill that.
 pub const FORWARDS_BYTES: usize = CLOUDLY_QUEUE_BYTES / 2;
+/// Largest body of an ingress registration that is carried to Cloudly, in bytes.
+pub const INGRESS_REGISTRATION_BYTES: usize = 64 << 10;
+/// Ingress registrations that may be in flight to Cloudly, one for each connection: with the forwards they
+/// leave room in what may wait for its socket.
+pub const INGRESS_REGISTRATIONS: usize = 1024;
+/// Traffic statistics that may be asked of the ingress at once; a page is at most one message.
+pub const INGRESS_QUESTIONS: usize = 16;
 /// Bytes of nodes' messages that may wait for the core; beyond it their sockets wait.
 pub const NODE_INBOUND_BYTES: usize = 64 << 20;
 /// Longest time without a look at the clocks: a jump of the wall clock is noticed within it.

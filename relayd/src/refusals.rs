@@ -2,7 +2,10 @@
 //!
 //! A refusal's text is `<name>` or `<name>: <reason>`; a reader matches the part before `: `.
 
-use coreflow_ipc::typedrequest::{Outcome, plain_refusal};
+use coreflow_ipc::typedrequest::{Outcome, plain_refusal, refusal};
+use serde_json::json;
+
+use crate::constants::INGRESS_RETRY_AFTER;
 
 /// Two offers disagree (PROT-14).
 pub const PROTOCOL_REFUSED: &str = "protocol-refused";
@@ -66,6 +69,17 @@ pub const PULL_PATH_REFUSED: &str = "pull-path-refused";
 /// A pull while no pull worker serves.
 pub const PULL_WORKER_UNAVAILABLE: &str = "pull-worker-unavailable";
 
+/// A route table failed `validateClusterRouteTable` (ING-09).
+pub const ROUTE_TABLE_INVALID: &str = "cluster-route-table-invalid";
+/// The table is asked for by another connection, or there is no ingress to ask (ING-28, ING-30).
+pub const INGRESS_NOT_BOUND: &str = "cluster-ingress-not-bound";
+/// An ingress is not registered, with a reason and when to come again (ING-31).
+pub const INGRESS_REGISTRATION_REFUSED: &str = "cluster-ingress-registration-refused";
+/// A request of the bound ingress is not the contract's.
+pub const INGRESS_REQUEST_INVALID: &str = "cluster-ingress-request-invalid";
+/// What the log says in the place of a peer's refusal that has no name.
+pub const UNNAMED: &str = "a refusal without a name";
+
 /// The refusals of a registration that Cloudly states by name (REG-26).
 pub const REGISTRATION: [&str; 6] = [
     CLUSTER_NOT_ENABLED,
@@ -115,4 +129,36 @@ pub fn forward_timeout(method: &str, budget_ms: u128) -> Outcome {
 /// A push for a node without a socket.
 pub fn node_not_connected(node: &str) -> Outcome {
     plain_refusal(&format!("{NODE_NOT_CONNECTED}: node {node} is not connected to this relay"))
+}
+
+/// A route table is invalid at `path`, which quotes no material (ING-10).
+pub fn route_table_invalid(path: &str) -> Outcome {
+    plain_refusal(&format!("{ROUTE_TABLE_INVALID}: {path}"))
+}
+
+/// Why this relay itself refuses an ingress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IngressRefused {
+    /// There is no Cloudly session, or the registration cannot be carried to Cloudly (ING-32, ING-33).
+    NotReady,
+    /// `validateClusterIngressRegistration` refused the body (ING-34).
+    RegistrationInvalid,
+}
+
+impl IngressRefused {
+    /// `error.data.reason`.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::NotReady => "not-ready",
+            Self::RegistrationInvalid => "registration-invalid",
+        }
+    }
+
+    /// The refusal, in the shape of Cloudly's own.
+    pub fn refusal(self) -> Outcome {
+        let reason = self.reason();
+        let retry = u64::try_from(INGRESS_RETRY_AFTER.as_millis()).expect("a few seconds fit");
+        let data = json!({ "reason": reason, "retryAfterMs": retry });
+        refusal(&format!("{INGRESS_REGISTRATION_REFUSED}: {reason}"), data)
+    }
 }

@@ -1,4 +1,5 @@
-//! Which method is served where: the table of both routers (LIS-02, FWD-01, FWD-18, FWD-27, RET-05).
+//! Which method is served where: the table of both routers (LIS-02, LIS-24, FWD-01, FWD-18, FWD-27, ING-35,
+//! RET-05).
 
 use std::time::Duration;
 
@@ -57,4 +58,40 @@ pub fn is_push(method: &str) -> bool {
             | "applyRuntimeNetworkProjection"
             | RENEWAL
     )
+}
+
+/// What the cluster ingress asks, on the listener and router of the nodes (LIS-24, ING-35).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IngressMethod {
+    /// `registerClusterIngress`: judged, and carried to Cloudly.
+    Register,
+    /// `getClusterIngressRouteTable`: answered on the bound connection alone.
+    RouteTable,
+}
+
+/// The two methods of the ingress.
+pub fn ingress_method(method: &str) -> Option<IngressMethod> {
+    match method {
+        "registerClusterIngress" => Some(IngressMethod::Register),
+        "getClusterIngressRouteTable" => Some(IngressMethod::RouteTable),
+        _ => None,
+    }
+}
+
+/// What Cloudly dispatches to this relay for its ingress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IngressDispatch {
+    /// `pushClusterRouteTable`: taken into custody.
+    RouteTable,
+    /// `getClusterTrafficStatistics`: carried to the bound ingress, both ways opaque.
+    Statistics,
+}
+
+/// The two methods of Cloudly that are about the ingress. `coreflowGetTrafficStats` is gone (RET-06).
+pub fn ingress_dispatch(method: &str) -> Option<IngressDispatch> {
+    match method {
+        "pushClusterRouteTable" => Some(IngressDispatch::RouteTable),
+        "getClusterTrafficStatistics" => Some(IngressDispatch::Statistics),
+        _ => None,
+    }
 }

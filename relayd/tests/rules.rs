@@ -11,11 +11,12 @@ use std::{
 const PACKAGES: [&str; 6] = ["ipc", "supervisor", "relayd", "pulld", "vpnd", "tests"];
 
 /// The files that decide and may not act.
-const MACHINES: [&str; 11] = [
+const MACHINES: [&str; 12] = [
     "session.rs",
     "certificate/renewal.rs",
     "registration.rs",
     "forwarder.rs",
+    "ingress.rs",
     "continuity.rs",
     "escrow.rs",
     "readiness.rs",
@@ -26,7 +27,7 @@ const MACHINES: [&str; 11] = [
 ];
 
 /// The machines whose every part decides alone; beside `session.rs` lies its dialler, which acts.
-const MACHINE_DIRECTORIES: [&str; 4] = ["registration/", "forwarder/", "escrow/", "core/"];
+const MACHINE_DIRECTORIES: [&str; 5] = ["registration/", "forwarder/", "escrow/", "ingress/", "core/"];
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the workspace").to_owned()
