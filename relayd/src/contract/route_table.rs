@@ -150,10 +150,10 @@ fn read_certificates(certificates: &RawValue) -> Result<BTreeMap<Id, Vec<String>
             Ok(())
         })
         .map_err(|inner| inner.unwrap_or_else(|| invalid("domainNames")))?;
-        if !holds_pem(chain, "CERTIFICATE-----") {
+        if !holds_pem(chain, "CERTIFICATE") {
             return Err(invalid("publicKey"));
         }
-        if !holds_pem(key, "PRIVATE KEY-----") {
+        if !holds_pem(key, "PRIVATE KEY") {
             return Err(invalid("privateKey"));
         }
         read.insert(id, names);
@@ -167,12 +167,13 @@ fn parse<'a, T: serde::Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
     serde_json::from_str(raw.get()).ok()
 }
 
-/// Whether a text holds a PEM section whose label ends with `label`. The JSON text itself is searched: a
-/// key that is unescaped would be a second copy of it.
+/// Whether a text holds a whole PEM section whose label ends with `label`. The JSON text itself is
+/// searched: a key that is unescaped would be a second copy of it.
 fn holds_pem(raw: &RawValue, label: &str) -> bool {
     let text = raw.get();
-    let sections = text.strip_prefix('"').and_then(|text| text.split_once("-----BEGIN "));
-    sections.is_some_and(|(_, section)| section.contains(label) && section.contains("-----END "))
+    let mut sections = text.split("-----BEGIN ").skip(1).filter_map(|section| section.split_once("-----"));
+    let whole = |name: &str, rest: &str| rest.contains(&format!("-----END {name}-----"));
+    text.starts_with('"') && sections.any(|(name, rest)| name.ends_with(label) && whole(name, rest))
 }
 
 /// Whether a certificate for `domain` serves `host`: the same name, or one label below a wildcard.

@@ -26,7 +26,7 @@ fn table() -> Value {
         "certificates": [
             {"id": "cert-1", "domainNames": ["nobody.test", "*.Example.com"], "publicKey": CHAIN, "privateKey": KEY},
             {"id": "c2", "domainNames": ["b.other.test"], "publicKey": CHAIN,
-             "privateKey": KEY.replace("PRIVATE", "EC PRIVATE")},
+             "privateKey": format!("-----BEGIN EC PARAMETERS-----\nBg==\n-----END EC PARAMETERS-----\n{}", KEY.replace("PRIVATE", "EC PRIVATE"))},
         ],
     })
 }
@@ -96,6 +96,12 @@ fn what_is_wrong_is_named_by_its_path() {
         ("/certificates/1/publicKey", json!(null), "certificates[1].publicKey"),
         ("/certificates/0/privateKey", json!(CHAIN), "certificates[0].privateKey"),
         ("/certificates/0/privateKey", json!([KEY]), "certificates[0].privateKey"),
+        (
+            "/certificates/0/privateKey",
+            json!(KEY.replacen("PRIVATE", "PUBLIC", 1)),
+            "certificates[0].privateKey",
+        ),
+        ("/certificates/0/privateKey", json!(&KEY[..60]), "certificates[0].privateKey"),
     ];
     for (pointer, value, path) in cases {
         assert_eq!(changed(pointer, value.clone()), path, "{pointer} {value}");
