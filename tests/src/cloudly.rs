@@ -3,11 +3,12 @@
 //! By itself it behaves as the contract says: it exchanges a bearer for an identity, registers
 //! sessions and relays, hands out cluster config and certificate, and answers the ten methods
 //! of a node. It models SES-06, PROT-16, PROT-34, REG-07, REG-18, REG-24, REG-25, REG-30, REG-31,
-//! REG-36, REG-63, REG-64, REG-65, LIS-28, FWD-05, FWD-38, OUT-01, OUT-16 and OUT-18. A test makes
-//! it differ per method ([`Step`]), by its standing facts ([`Settings`]), or by tearing at
-//! connections, and sees how far a dial got ([`Stage`]).
+//! REG-36, REG-63, REG-64, REG-65, LIS-28, FWD-05, FWD-38, OUT-01, OUT-16, OUT-18, ING-01 and
+//! ING-13. A test makes it differ per method ([`Step`]), by its standing facts ([`Settings`]), or by
+//! tearing at connections, and sees how far a dial got ([`Stage`]).
 
 mod http_answer;
+mod ingress;
 mod judgement;
 mod record;
 mod runtime;
@@ -30,6 +31,7 @@ use crate::envelope::{Message, Outcome};
 use crate::free_port::free_port;
 use crate::waiting::{BOUND, Change, Late, poll};
 
+pub use ingress::{Route, route_table};
 pub use record::{Call, Stage};
 pub use script::{Gate, Step, UPGRADE};
 pub use settings::{AnswerForm, Front, Settings};
@@ -273,6 +275,15 @@ impl Cloudly {
     ) -> Result<Message, CallFailure> {
         let carrier = self.carrier().ok_or(CallFailure::NotConnected)?;
         carrier.call(method, body, bound).await
+    }
+
+    /// Computes the cluster's route table, JSON text, and pushes it.
+    ///
+    /// # Errors
+    /// [`CallFailure`]; a refusal is an answer.
+    pub async fn push_routes(&self, table: &str) -> Result<Message, CallFailure> {
+        self.change(|settings| settings.route_table = Some(table.to_owned()));
+        self.push("pushClusterRouteTable", &format!(r#"{{"routeTable":{table}}}"#)).await
     }
 
     /// The handle of the newest registered connection, for raw frames, closes and cuts.

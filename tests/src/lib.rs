@@ -5,9 +5,8 @@
 //! requirement list marks P for its peer, and is scriptable: each says first what that peer
 //! does by itself, then how a test makes it differ.
 //!
-//! - [`cloudly`]: a loopback Cloudly, [`pallet`]: a Pallet node, [`raw_socket`] and [`https`]:
-//!   clients without manners.
-//! - [`silent`]: a port that answers no dial.
+//! - [`cloudly`]: a loopback Cloudly, [`pallet`]: a Pallet node, [`ingress`]: the cluster ingress,
+//!   [`raw_socket`] and [`https`]: clients without manners, [`silent`]: a port that answers no dial.
 //! - [`relay`]: the real `coreflow` as a unit would start it, [`binaries`]: the build of it.
 //! - [`processes`] and [`sockets`]: what the kernel shows of it.
 //! - [`control`]: the control socket, over `coreflowctl` and without it.
@@ -28,6 +27,7 @@ pub mod disclosure;
 pub mod envelope;
 pub mod free_port;
 pub mod https;
+pub mod ingress;
 pub mod link_tap;
 pub mod memory;
 pub mod notify;

@@ -23,13 +23,15 @@ pub(super) struct Connection {
     /// The credential generation of the identity that registered a session; `None` before.
     pub(super) session: Option<u64>,
     last_sequence: Option<u64>,
+    /// Whether a relay registration was accepted on it.
+    pub(super) accepted: bool,
     /// The binding in force by node id.
     pub(super) bindings: BTreeMap<String, Issue>,
 }
 
 impl Connection {
     pub(super) fn new(carrier: Carrier) -> Self {
-        Self { carrier, session: None, last_sequence: None, bindings: BTreeMap::new() }
+        Self { carrier, session: None, last_sequence: None, accepted: false, bindings: BTreeMap::new() }
     }
 
     pub(super) fn binding_of(&self, node: &str) -> Option<String> {
@@ -65,6 +67,8 @@ pub(super) struct State {
     /// Answers that wait for the next answer of their method.
     pub(super) held: BTreeMap<String, Vec<(Carrier, String)>>,
     pub(super) deliveries: Vec<(String, Result<Message, CallFailure>)>,
+    /// Ingress registrations accepted so far by node id.
+    pub(super) ingress_generations: BTreeMap<String, u64>,
 }
 
 impl State {
@@ -85,6 +89,7 @@ impl State {
             issues: BTreeMap::new(),
             held: BTreeMap::new(),
             deliveries: Vec::new(),
+            ingress_generations: BTreeMap::new(),
         }
     }
 
@@ -121,7 +126,8 @@ impl State {
                 Ok(raw(&self.settings.config_text()))
             }
             "getCertificateForDomain" => self.certificate(&body),
-            "getClusterRouteTable" => Ok(raw(r#"{"routeTable":null}"#)),
+            "getClusterRouteTable" => self.read_routes(number, &body),
+            "registerClusterIngress" => self.register_ingress(number, &body),
             "getClusterVpnNetwork" => Ok(raw(r#"{"network":null}"#)),
             "registerPalletRuntimeSession" => self.register_node(number, message, &body),
             method if super::runtime::CARRIED.contains(&method) => self.carried(number, message, &body),
@@ -224,6 +230,7 @@ impl State {
             return Err(Refusal::new("relay-bind-unpublishable"));
         };
         self.standing = Some(StandingRelay::of(relay, address, number));
+        open.accepted = true;
         self.acceptances += 1;
         Ok(raw(&json!({
             "protocol": self.settings.offer.json(),
@@ -257,7 +264,7 @@ impl State {
 }
 
 /// An object with these members and no other; a refusal names the first that is wrong.
-fn exact(value: &Value, required: &[&str], optional: &[&str], what: &str) -> Result<(), Refusal> {
+pub(super) fn exact(value: &Value, required: &[&str], optional: &[&str], what: &str) -> Result<(), Refusal> {
     let wrong = |key: &str| Err(Refusal::new(format!("{what}-invalid: {key}")));
     let Some(members) = value.as_object() else { return wrong("not an object") };
     if let Some(missing) = required.iter().find(|key| !members.contains_key(**key)) {

@@ -51,6 +51,10 @@ pub struct Settings {
     pub config: Option<String>,
     /// The enrolled Pallet nodes: node id to node bearer.
     pub nodes: BTreeMap<String, String>,
+    /// The ingresses that may register: node id to ingress bearer.
+    pub ingresses: BTreeMap<String, String>,
+    /// The cluster's route table as JSON text; `None` while none has been computed.
+    pub route_table: Option<String>,
     /// Node ids that belong to another cluster (REG-31).
     pub foreign_nodes: BTreeSet<String>,
     /// The offer on both carriers of the session.
@@ -103,6 +107,11 @@ impl Settings {
             cluster_members: BTreeMap::new(),
             config: None,
             nodes: BTreeMap::from([node("node-1"), node("node-2")]),
+            ingresses: BTreeMap::from([
+                ("edge-1".to_owned(), "ingress-bearer-of-edge-1".to_owned()),
+                ("edge-2".to_owned(), "ingress-bearer-of-edge-2".to_owned()),
+            ]),
+            route_table: None,
             foreign_nodes: BTreeSet::new(),
             offer: Offer::new("33.1.0", "32.0.0"),
             form: AnswerForm::Echo8,
