@@ -17,7 +17,9 @@ use crate::{
     constants::CALL_BUDGET,
     continuity::Continuity,
     contract::identity::{Identified, RegisterSession, SessionRegistered},
+    escrow::{self, Escrow},
     forwarder::{self, Forwarder, Socket},
+    ingress::{self, Ingress},
     pending::{Due, Ended, Pending},
     protocol::{Kind, compatible, refused_by_cloudly},
     readiness::{Hop, Readiness, Refusal},
@@ -28,6 +30,7 @@ use crate::{
 
 mod announcing;
 mod calls;
+mod carrying;
 mod certificate;
 mod notes;
 mod routing;
@@ -142,6 +145,8 @@ pub struct Core {
     session: Session,
     registration: Registration,
     forwarder: Forwarder,
+    escrow: Escrow,
+    ingress: Ingress,
     continuity: Continuity,
     readiness: Readiness,
     /// What this process stated of it; a relayd that resumes parked states that first (PROT-33).
@@ -158,14 +163,19 @@ pub struct Core {
 impl Core {
     /// Goes on from what an earlier relayd of this service left.
     pub fn resume(kept: Kept) -> Self {
-        let mut readiness = Readiness::default();
+        let (mut readiness, mut escrow, forwarder) =
+            (Readiness::default(), Escrow::default(), Forwarder::default());
         if let Some(line) = &kept.parked {
             readiness.park(line.clone());
+            let begin = Now { wall: 0, mono: Duration::ZERO };
+            escrow.handle(escrow::Event::Parked, begin, &forwarder);
         }
         Self {
             session: Session::default(),
             registration: Registration::resume(kept),
-            forwarder: Forwarder::default(),
+            forwarder,
+            escrow,
+            ingress: Ingress::default(),
             continuity: Continuity::default(),
             readiness,
             stated: Vec::new(),
@@ -188,6 +198,8 @@ impl Core {
             self.continuity.next_deadline(),
             self.calls.next_deadline(),
             self.certificate_deadline(now),
+            self.escrow.next_deadline(now),
+            self.ingress.next_deadline(),
         ]
         .into_iter()
         .flatten()
@@ -210,14 +222,8 @@ impl Core {
                 self.session(&event, &mut turn);
             }
             Event::FromCloudly { connection, envelope } => self.cloudly_sent(connection, envelope, &mut turn),
-            Event::FromNode { socket, envelope } => {
-                let event = match envelope {
-                    Envelope::Request(request) => forwarder::Event::Request { socket, request },
-                    Envelope::Answer(answer) => forwarder::Event::NodeAnswered { socket, answer },
-                };
-                self.forward(event, &mut turn);
-            }
-            Event::NodeClosed { socket } => self.forward(forwarder::Event::Closed { socket }, &mut turn),
+            Event::FromNode { socket, envelope } => self.socket_sent(socket, envelope, &mut turn),
+            Event::NodeClosed { socket } => self.socket_closed(socket, &mut turn),
             Event::Read(read) => self.read(read, &mut turn),
             Event::Started(served) => self.served = Some(served),
             Event::Listening(endpoint) => {
@@ -228,7 +234,11 @@ impl Core {
                 self.endpoint = Some(*endpoint);
                 self.register(registration::Event::Listening, &mut turn);
             }
-            Event::Stop => self.stopping = true,
+            Event::Stop => {
+                self.stopping = true;
+                // Before any node's socket is closed (LIS-26).
+                self.escrow(escrow::Event::Stop, &mut turn);
+            }
             Event::Tick => self.tick(&mut turn),
         }
         let refusals = self.readiness.check();
@@ -236,7 +246,8 @@ impl Core {
             self.stated.clone_from(&refusals);
             turn.effects.push(Effect::Readiness(refusals));
         }
-        if self.stopping && !self.drained && self.forwarder.pushes_in_flight() == 0 {
+        let in_flight = self.forwarder.pushes_in_flight() + self.ingress.questions_in_flight();
+        if self.stopping && !self.drained && in_flight == 0 {
             // Cloudly's requests are answered; the session goes last (START-22, START-24).
             self.drained = true;
             self.session(&session::Event::Stop, &mut turn);
@@ -286,6 +297,8 @@ impl Core {
         } else {
             info!(connection = count, "the Cloudly session is registered");
             self.forward(forwarder::Event::SessionUp { count }, turn);
+            self.escrow(escrow::Event::SessionUp, turn);
+            self.ingress(ingress::Event::SessionUp, turn);
             self.continuity.session_changed(self.forwarder.stale(), turn.now);
             turn.effects.push(Effect::Dispatchable(true));
         }
@@ -302,33 +315,9 @@ impl Core {
         self.continuity.session_lost();
         self.register(registration::Event::SessionLost, turn);
         self.forward(forwarder::Event::SessionDown, turn);
+        self.escrow(escrow::Event::SessionDown, turn);
+        self.ingress(ingress::Event::SessionDown, turn);
         turn.effects.push(Effect::Dispatchable(false));
-    }
-
-    fn forward(&mut self, event: forwarder::Event, turn: &mut Turn) {
-        for action in self.forwarder.handle(event, turn.now) {
-            match action {
-                forwarder::Action::SendUp(frame) => {
-                    let connection = self.session.connection().expect("the session stands");
-                    turn.effects.push(Effect::ToCloudly { connection, frame });
-                }
-                forwarder::Action::SendDown { socket, frame } => {
-                    turn.effects.push(Effect::ToNode { socket, frame });
-                }
-                forwarder::Action::AnswerUp { connection, frame } => {
-                    turn.effects.push(Effect::ToCloudly { connection, frame });
-                }
-                forwarder::Action::OfferRefused(disagreement) => {
-                    if self.readiness.refuse_offer(Hop::PalletRuntime, disagreement) {
-                        warn!(hop = Hop::PalletRuntime.name(), "{}", disagreement.line());
-                    }
-                }
-                forwarder::Action::OfferServed => {
-                    self.readiness.accept_offer(Hop::PalletRuntime);
-                }
-                forwarder::Action::Note(note) => notes::log(note),
-            }
-        }
     }
 
     fn ended(&mut self, ended: Ended<Purpose>, outcome: Result<Outcome, &'static str>, turn: &mut Turn) {
@@ -421,6 +410,8 @@ impl Core {
         self.session(&session::Event::Tick, turn);
         self.register(registration::Event::Tick, turn);
         self.forward(forwarder::Event::Tick, turn);
+        self.escrow(escrow::Event::Tick, turn);
+        self.ingress(ingress::Event::Tick, turn);
         self.recarry(turn);
         self.renew_certificate(turn);
         while let Some(due) = self.calls.due(turn.now) {

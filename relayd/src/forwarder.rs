@@ -13,16 +13,18 @@ use coreflow_ipc::{
 use crate::{
     constants::{PUSH_BUDGET, REGISTRATION_WAIT},
     contract::{
-        runtime::{Addressed, Bound, Offered},
+        renewal::{Projection, binders::bind_projection_acknowledgement},
+        runtime::{Addressed, Binding, Bound, Offered},
         values::Id,
     },
+    escrow::Carried,
     pending::{Due, Ended, Pending},
     protocol::{Disagreement, Kind, judge},
     refusals::{
         ESCROW_CLOUDLY_ONLY, Foreign, TOO_MANY_IN_FLIGHT, forward_timeout, node_not_connected,
         session_unavailable,
     },
-    routes::{NodeMethod, node_method},
+    routes::{NodeMethod, PROJECTION, node_method},
     session::Connection,
 };
 
@@ -98,6 +100,13 @@ pub enum Action {
     OfferRefused(Disagreement),
     /// A node's offer was one that this relay serves (PROT-31).
     OfferServed,
+    /// A node acknowledged a projection that it was pushed (FWD-32).
+    Acknowledged {
+        /// The node.
+        node: Id,
+        /// What it has from now on.
+        projection: Projection,
+    },
     /// What the log says; a method and a node, never a body (FWD-30).
     Note(Note),
 }
@@ -315,7 +324,8 @@ impl Forwarder {
         match body.read::<Bound>() {
             Ok(bound) => {
                 let node = bound.session.node_id.clone();
-                if self.roster.register(socket, bound.session, count) {
+                if let Some(tied) = self.roster.register(socket, bound.session, count) {
+                    actions.extend(tied.replaced.map(|node| Action::Note(Note::Gone { node })));
                     actions.push(Action::Note(Note::Registered { node }));
                 }
             }
@@ -340,9 +350,15 @@ impl Forwarder {
 
     fn node_answered(&mut self, socket: Socket, answer: Answer, now: Now, actions: &mut Vec<Action>) {
         // A push is answered by the socket that it was sent to, and by no other.
-        if let Some((ended, outcome)) = self.down.answered(answer, now, |down| down.socket == socket) {
-            actions.push(answer_cloudly(&ended, &outcome));
+        let answered = self.down.answered(answer, now, |down| down.socket == socket);
+        let Some((ended, outcome)) = answered else { return };
+        if ended.method == PROJECTION
+            && let Outcome::Response(answer) = &outcome
+            && let Some(projection) = bind_projection_acknowledgement(&ended.body, answer)
+        {
+            actions.push(Action::Acknowledged { node: ended.purpose.node.clone(), projection });
         }
+        actions.push(answer_cloudly(&ended, &outcome));
     }
 
     /// The socket's requests have nobody left to answer; pushes on their way to it are refused.
@@ -414,6 +430,12 @@ impl Forwarder {
             "nothing waits for a session that stands"
         );
         self.roster.check_invariants();
+    }
+}
+
+impl Carried for Forwarder {
+    fn carried(&self, node: &Id) -> Option<(&Binding, Socket)> {
+        self.roster.carried(node)
     }
 }
 

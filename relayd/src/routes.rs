@@ -10,6 +10,9 @@ pub const HOLD: &str = "holdRuntimeNetworkDnsLeaseRenewals";
 /// The delivery of a DNS lease renewal to a node: by Cloudly, or by the escrow in an outage (ESC-31).
 pub const RENEWAL: &str = "applyRuntimeNetworkDnsLeaseRenewal";
 
+/// A network projection for a node, whose acknowledgement the escrow goes by (FWD-32).
+pub const PROJECTION: &str = "applyRuntimeNetworkProjection";
+
 /// What a node's request is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeMethod {
@@ -51,13 +54,7 @@ impl NodeMethod {
 
 /// Whether Cloudly's `method` is carried down to the node that its session names.
 pub fn is_push(method: &str) -> bool {
-    matches!(
-        method,
-        "applyRuntimeAssignment"
-            | "applyRuntimeNetworkSigningAuthority"
-            | "applyRuntimeNetworkProjection"
-            | RENEWAL
-    )
+    matches!(method, "applyRuntimeAssignment" | "applyRuntimeNetworkSigningAuthority" | PROJECTION | RENEWAL)
 }
 
 /// What the cluster ingress asks, on the listener and router of the nodes (LIS-24, ING-35).

@@ -10,6 +10,7 @@ use crate::{
         identity::Identified,
         registration::{RegisterRelay, Relay},
     },
+    escrow, ingress,
     protocol::Kind,
     readiness::Hop,
     registration, session,
@@ -40,14 +41,15 @@ impl Core {
                 }
                 registration::Action::Accepted { origin } => self.accepted(&origin, turn),
                 registration::Action::Refused { text, remedy, named } => {
+                    self.escrow(escrow::Event::RegistrationRefused { text: text.clone() }, turn);
                     let remedy = remedy.unwrap_or("nothing that is served changes");
                     warn!(method = "registerClusterRelay", named, "registration refused: {text}; {remedy}");
                 }
                 registration::Action::Failed { class } => {
                     warn!(method = "registerClusterRelay", class, "registration failed");
                 }
-                // This version holds nothing that Cloudly dispatches; the nodes stay carried (REG-61).
-                registration::Action::GiveUpCustody => {}
+                // The nodes stay carried, and the ingress keeps its table (REG-61).
+                registration::Action::GiveUpCustody => self.escrow(escrow::Event::Parked, turn),
                 registration::Action::ParkSession => self.session(&session::Event::Park, turn),
                 registration::Action::StateParked(line) => {
                     self.readiness.park(line.clone());
@@ -77,11 +79,13 @@ impl Core {
     fn accepted(&mut self, origin: &str, turn: &mut Turn) {
         self.readiness.usable_answer(Hop::ClusterRelayRegistration);
         let served = self.endpoint.as_ref().map(|endpoint| endpoint.origin.to_string()).unwrap_or_default();
+        self.escrow(escrow::Event::RegistrationAccepted, turn);
         let other = (origin != served).then(|| (origin.chars().take(300).collect(), served));
         turn.effects.push(Effect::State(Statement::Accepted { other }));
         if let (Some(identity), Some(connection)) = (&self.identity, self.session.connection()) {
             let body = Body::of(&Identified { identity: &calls::document(identity) });
             self.call(connection, "getClusterConfig", body, Purpose::Observe, turn);
         }
+        self.ingress(ingress::Event::Accepted, turn);
     }
 }

@@ -6,7 +6,11 @@ use coreflow_ipc::typedrequest::{
 use tracing::warn;
 
 use super::{Core, Effect, Turn};
-use crate::{cluster, forwarder, retired, routes::is_push, session::Connection};
+use crate::{
+    cluster, escrow, forwarder, ingress, retired,
+    routes::{HOLD, ingress_dispatch, is_push},
+    session::Connection,
+};
 
 impl Core {
     pub(super) fn cloudly_sent(&mut self, connection: Connection, envelope: Envelope, turn: &mut Turn) {
@@ -19,10 +23,19 @@ impl Core {
         }
     }
 
-    /// The Cloudly router (SES-21, LIS-02). Pushes are served while the listener runs (FWD-18, FWD-19).
+    /// The Cloudly router (SES-21, LIS-02). Pushes, holds and what is the ingress's
+    /// are served while the listener runs (FWD-18, FWD-19, ESC-05).
     fn request_of_cloudly(&mut self, connection: Connection, request: Request, turn: &mut Turn) {
-        if is_push(&request.method) && self.endpoint.is_some() && !self.stopping {
-            return self.forward(forwarder::Event::Push { connection, request }, turn);
+        if self.endpoint.is_some() && !self.stopping {
+            if is_push(&request.method) {
+                return self.forward(forwarder::Event::Push { connection, request }, turn);
+            }
+            if request.method == HOLD {
+                return self.escrow(escrow::Event::Hold { connection, request }, turn);
+            }
+            if ingress_dispatch(&request.method).is_some() {
+                return self.ingress(ingress::Event::Dispatch { connection, request }, turn);
+            }
         }
         let outcome = if request.method == "pushClusterConfig" {
             self.observe(&request.body);
@@ -47,8 +60,11 @@ impl Core {
     }
 
     fn answer_of_cloudly(&mut self, answer: Answer, turn: &mut Turn) {
-        match self.calls.answered(answer.clone(), turn.now, |_| true) {
-            Some((ended, outcome)) => self.ended(ended, Ok(outcome), turn),
+        if let Some((ended, outcome)) = self.calls.answered(answer.clone(), turn.now, |_| true) {
+            return self.ended(ended, Ok(outcome), turn);
+        }
+        match self.ingress.cloudly_answered(answer.clone(), turn.now) {
+            Some(actions) => self.ingress_actions(actions, turn),
             None => self.forward(forwarder::Event::Answered(answer), turn),
         }
     }

@@ -19,6 +19,8 @@ use crate::{
 
 mod certificate;
 mod clock;
+mod escrow;
+mod ingress;
 mod parking;
 mod reconnect;
 mod registering;
@@ -35,6 +37,7 @@ const IDENTITY: &str =
 const ANNOUNCE: &str = "registerCloudlyClientSession";
 const REGISTER: &str = "registerClusterRelay";
 const CONFIG: &str = "getClusterConfig";
+const TABLE: &str = "getClusterRouteTable";
 const APPLY: &str = "applyRuntimeAssignment";
 const REPORT: &str = "reportRuntimeNetworkProtection";
 const NODE_REGISTERS: &str = "registerPalletRuntimeSession";
@@ -170,10 +173,10 @@ fn config(relay: &str) -> String {
     format!(r#"{{"configData":{{"id":"c","data":{{"name":"n","nodes":[]{relay}}}}},"services":[]}}"#)
 }
 
-/// The one request among what was done.
+/// The one request among what was done; the read of the route table comes beside others (REG-66).
 fn request(done: &[Did]) -> Sent {
     let mut requests = done.iter().filter_map(|did| match did {
-        Did::Sent(_, sent) | Did::NodeSent(_, sent) => Some(sent.clone()),
+        Did::Sent(_, sent) | Did::NodeSent(_, sent) if sent.method != TABLE => Some(sent.clone()),
         _ => None,
     });
     let request = requests.next().unwrap_or_else(|| panic!("no request: {done:?}"));
@@ -268,7 +271,18 @@ impl Script {
         let read = script.answer(&sent, acceptance("https://relay.test", 1, 1));
         let published = config(r#","relay":{"origin":"https://relay.test"}"#);
         assert_eq!(script.answer(&read, ok(&published)), []);
+        script.answer_table(&read, "null");
         script
+    }
+
+    /// Cloudly answers the read of the route table among `done`.
+    fn answer_table(&mut self, done: &[Did], table: &str) -> Vec<Did> {
+        let read = done.iter().find_map(|did| match did {
+            Did::Sent(_, sent) if sent.method == TABLE => Some(sent.clone()),
+            _ => None,
+        });
+        let read = read.unwrap_or_else(|| panic!("no read of the table: {done:?}"));
+        self.cloudly(answer_to(&read, ok(&format!(r#"{{"routeTable":{table}}}"#))))
     }
 
     fn carry(&mut self, socket: Socket, node: &str) {

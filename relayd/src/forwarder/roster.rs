@@ -15,6 +15,12 @@ struct Carried {
     count: u64,
 }
 
+/// A node was tied to a socket.
+pub(super) struct Tied {
+    /// The other node that the socket carried before.
+    pub(super) replaced: Option<Id>,
+}
+
 /// The carried nodes.
 #[derive(Default)]
 pub(super) struct Roster {
@@ -29,22 +35,23 @@ impl Roster {
 
     /// Ties a node to the socket that registered it. The node's earlier socket and the socket's
     /// earlier node are superseded. Two registrations of one node may be answered out of order: on one
-    /// connection of the session the later generation stays; says whether the node was tied.
-    pub(super) fn register(&mut self, socket: Socket, binding: Binding, count: u64) -> bool {
+    /// connection of the session the later generation stays. Gives the node that the socket carried before,
+    /// where it is another one; `None` when the node was not tied.
+    pub(super) fn register(&mut self, socket: Socket, binding: Binding, count: u64) -> Option<Tied> {
         let node = binding.node_id.clone();
         let superseded = self
             .nodes
             .get(&node)
             .is_some_and(|carried| carried.count == count && carried.binding.generation > binding.generation);
         if superseded {
-            return false;
+            return None;
         }
-        self.close(socket);
+        let replaced = self.close(socket).filter(|former| *former != node);
         if let Some(earlier) = self.nodes.insert(node.clone(), Carried { socket, binding, count }) {
             self.sockets.remove(&earlier.socket);
         }
         self.sockets.insert(socket, node);
-        true
+        Some(Tied { replaced })
     }
 
     /// Drops the entry of a socket that ended; the node that it carried (FWD-24).
@@ -52,6 +59,11 @@ impl Roster {
         let node = self.sockets.remove(&socket)?;
         self.nodes.remove(&node);
         Some(node)
+    }
+
+    /// The binding and the socket of a node.
+    pub(super) fn carried(&self, node: &Id) -> Option<(&Binding, Socket)> {
+        self.nodes.get(node).map(|carried| (&carried.binding, carried.socket))
     }
 
     /// The socket of a node (FWD-20).

@@ -43,6 +43,7 @@ enum Seen {
     Cloudly(Connection, String, Told),
     OfferRefused(String),
     OfferServed,
+    Acknowledged(Id, String, u64),
     Note(Note),
 }
 
@@ -81,6 +82,9 @@ fn seen(action: Action) -> Seen {
         },
         Action::OfferRefused(disagreement) => Seen::OfferRefused(disagreement.line()),
         Action::OfferServed => Seen::OfferServed,
+        Action::Acknowledged { node, projection } => {
+            Seen::Acknowledged(node, projection.id.to_string(), projection.generation.get())
+        }
         Action::Note(note) => Seen::Note(note),
     }
 }

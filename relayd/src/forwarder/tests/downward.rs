@@ -30,6 +30,48 @@ fn a_push_goes_to_the_node_that_its_session_names() {
     }
 }
 
+/// FWD-31, FWD-32: of an acknowledgement the projection is read, and only where it is bound to the push: the
+/// very projection of the request, in its session, in a response, to that method.
+#[test]
+fn an_acknowledged_projection_is_stated_only_where_it_is_the_pushed_one() {
+    const PROJECTION: &str = "applyRuntimeNetworkProjection";
+    let stated = |generation: u64| {
+        format!(r#"{{"id":"p","generation":{generation},"digest":"sha256:{}"}}"#, "ab".repeat(32))
+    };
+    let session = binding("s-n", "n", "c", 1);
+    let pushed = format!(r#"{{"session":{session},"projection":{},"x":1e9}}"#, stated(4));
+    let mut script = Script::new();
+    script.carry(1, "n");
+    let bound = format!(r#"{{"session":{session},"projection":{}}}"#, stated(4));
+    let sent = one(script.push(1, "p", PROJECTION, &pushed));
+    let acknowledged = Seen::Acknowledged(id("n"), "p".into(), 4);
+    let seen = script.node(1, &sent, &ok(&bound));
+    assert_eq!(seen, [acknowledged, Seen::Cloudly(1, "p".into(), ok(&bound))]);
+    let foreign = format!(r#"{{"session":{session},"projection":{}}}"#, stated(5));
+    for (method, answer) in [
+        (PROJECTION, ok(&foreign)),
+        (PROJECTION, ok("{}")),
+        (PROJECTION, ok("null")),
+        (PROJECTION, refused("projection-stale")),
+        (APPLY, ok(&bound)),
+    ] {
+        let sent = one(script.push(1, "p", method, &pushed));
+        assert_eq!(script.node(1, &sent, &answer), [Seen::Cloudly(1, "p".into(), answer.clone())]);
+    }
+}
+
+/// FWD-24: a socket that registers another node carries that one alone; the former node is gone.
+#[test]
+fn a_node_that_loses_its_socket_to_another_is_gone() {
+    let mut script = Script::new();
+    script.carry(1, "n");
+    let sent = script.registers(1, "r");
+    let seen = script.cloudly(&sent, &ok(&of("m")));
+    let notes = [Note::Gone { node: id("n") }, Note::Registered { node: id("m") }].map(Seen::Note);
+    assert_eq!(seen[..2], notes);
+    assert_eq!(script.forwarder.carried(), 1);
+}
+
 /// FWD-22: a node's refusal travels back as it was written.
 #[test]
 fn a_refusal_of_a_node_travels_back_unchanged() {

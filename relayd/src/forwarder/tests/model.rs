@@ -158,7 +158,10 @@ impl Run {
                     assert_eq!(connection, 1);
                     (None, true, frame)
                 }
-                Action::OfferRefused(_) | Action::OfferServed | Action::Note(_) => continue,
+                Action::OfferRefused(_)
+                | Action::OfferServed
+                | Action::Acknowledged { .. }
+                | Action::Note(_) => continue,
             };
             let frame: Value = serde_json::from_str(&frame).unwrap();
             let id = frame["correlation"]["id"].as_str().unwrap().to_owned();

@@ -290,7 +290,8 @@ fn a_new_socket_supersedes_the_old_one() {
     assert_eq!(script.ask(1, "x", REPORT, &of("n")), expected);
     assert_eq!(script.on(Event::Closed { socket: 1 }), []);
     assert_eq!(one(script.ask(2, "x", REPORT, &of("n"))).method, REPORT);
-    script.carry(2, "m");
+    let sent = script.registers(2, "registers");
+    assert_eq!(script.cloudly(&sent, &ok(&of("m")))[0], Seen::Note(Note::Gone { node: id("n") }));
     let refusal = refused("runtime-session-foreign: socket");
     let expected = [foreign(REPORT, Foreign::Socket), Seen::Node(2, "y".into(), refusal)];
     assert_eq!(script.ask(2, "y", REPORT, &of("n")), expected, "the socket is another node's now");

@@ -1,0 +1,129 @@
+//! What is carried between nodes, ingress and Cloudly: the effects of the forwarder, the escrow and the
+//! ingress, and what one of them tells the others (FWD-32, FWD-33, ESC-46, LIS-24, PROT-31).
+
+use coreflow_ipc::typedrequest::{Answer, Envelope};
+use tracing::warn;
+
+use super::{Core, Effect, Turn, notes};
+use crate::{
+    escrow,
+    forwarder::{self, Note, Socket},
+    ingress,
+    protocol::Disagreement,
+    readiness::Hop,
+    routes::ingress_method,
+};
+
+impl Core {
+    /// Ingress and nodes share listener and router (ING-35).
+    pub(super) fn socket_sent(&mut self, socket: Socket, envelope: Envelope, turn: &mut Turn) {
+        match envelope {
+            Envelope::Request(request) if ingress_method(&request.method).is_some() => {
+                self.ingress(ingress::Event::Request { socket, request }, turn);
+            }
+            Envelope::Request(request) => self.forward(forwarder::Event::Request { socket, request }, turn),
+            Envelope::Answer(answer) => self.socket_answered(socket, answer, turn),
+        }
+    }
+
+    /// Whoever asked on this socket takes the answer; ids of one are never those of another.
+    fn socket_answered(&mut self, socket: Socket, answer: Answer, turn: &mut Turn) {
+        if let Some(actions) = self.ingress.socket_answered(socket, answer.clone(), turn.now) {
+            return self.ingress_actions(actions, turn);
+        }
+        self.escrow(escrow::Event::NodeAnswered { socket, answer: answer.clone() }, turn);
+        self.forward(forwarder::Event::NodeAnswered { socket, answer }, turn);
+    }
+
+    pub(super) fn socket_closed(&mut self, socket: Socket, turn: &mut Turn) {
+        self.forward(forwarder::Event::Closed { socket }, turn);
+        self.ingress(ingress::Event::Closed { socket }, turn);
+    }
+
+    pub(super) fn forward(&mut self, event: forwarder::Event, turn: &mut Turn) {
+        for action in self.forwarder.handle(event, turn.now) {
+            match action {
+                forwarder::Action::SendUp(frame) => self.send_up(frame, turn),
+                forwarder::Action::SendDown { socket, frame } => {
+                    turn.effects.push(Effect::ToNode { socket, frame });
+                }
+                forwarder::Action::AnswerUp { connection, frame } => {
+                    turn.effects.push(Effect::ToCloudly { connection, frame });
+                }
+                forwarder::Action::OfferRefused(disagreement) => {
+                    self.offer_refused(Hop::PalletRuntime, disagreement);
+                }
+                forwarder::Action::OfferServed => {
+                    self.readiness.accept_offer(Hop::PalletRuntime);
+                }
+                forwarder::Action::Acknowledged { node, projection } => {
+                    self.escrow(escrow::Event::Acknowledged { node, projection }, turn);
+                }
+                forwarder::Action::Note(note) => {
+                    match &note {
+                        Note::Registered { node } => {
+                            self.escrow(escrow::Event::Registered { node: node.clone() }, turn);
+                        }
+                        Note::Gone { node } => {
+                            self.escrow(escrow::Event::Gone { node: node.clone() }, turn);
+                        }
+                        Note::Unbound | Note::Foreign { .. } | Note::Timeout { .. } => {}
+                    }
+                    notes::log(note);
+                }
+            }
+        }
+    }
+
+    pub(super) fn escrow(&mut self, event: escrow::Event, turn: &mut Turn) {
+        for action in self.escrow.handle(event, turn.now, &self.forwarder) {
+            match action {
+                escrow::Action::AnswerUp { connection, frame } => {
+                    turn.effects.push(Effect::ToCloudly { connection, frame });
+                }
+                escrow::Action::SendDown { socket, frame } => {
+                    turn.effects.push(Effect::ToNode { socket, frame });
+                }
+                escrow::Action::Note(note) => note.log(),
+            }
+        }
+    }
+
+    pub(super) fn ingress(&mut self, event: ingress::Event, turn: &mut Turn) {
+        let actions = self.ingress.handle(event, turn.now);
+        self.ingress_actions(actions, turn);
+    }
+
+    pub(super) fn ingress_actions(&mut self, actions: Vec<ingress::Action>, turn: &mut Turn) {
+        for action in actions {
+            match action {
+                ingress::Action::SendUp(frame) => self.send_up(frame, turn),
+                ingress::Action::SendDown { socket, frame } => {
+                    turn.effects.push(Effect::ToNode { socket, frame });
+                }
+                ingress::Action::AnswerUp { connection, frame } => {
+                    turn.effects.push(Effect::ToCloudly { connection, frame });
+                }
+                ingress::Action::OfferRefused(disagreement) => {
+                    self.offer_refused(Hop::ClusterIngress, disagreement);
+                }
+                ingress::Action::OfferServed => {
+                    self.readiness.accept_offer(Hop::ClusterIngress);
+                }
+                ingress::Action::Note(note) => note.log(),
+            }
+        }
+    }
+
+    fn send_up(&mut self, frame: String, turn: &mut Turn) {
+        let connection = self.session.connection().expect("the session stands");
+        turn.effects.push(Effect::ToCloudly { connection, frame });
+    }
+
+    /// The refused peer was told; the operator is, once (PROT-13, PROT-22).
+    fn offer_refused(&mut self, hop: Hop, disagreement: Disagreement) {
+        if self.readiness.refuse_offer(hop, disagreement) {
+            warn!(hop = hop.name(), "{}", disagreement.line());
+        }
+    }
+}
