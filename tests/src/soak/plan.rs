@@ -182,7 +182,8 @@ fn cloudly(chance: &mut Chance, run: &Run) -> Hand {
     let mut paused = Vec::new();
     for fault in hand.map(Fault::Cloudly) {
         let quick = chance.time(ms(700), s(3));
-        let standing = run.share(8, s(2), PROVEN);
+        // A short run would else spend its time in the waits before dials.
+        let standing = run.share(4, s(2), PROVEN);
         // Now and then one end follows another, and the waits between dials grow.
         let pause = if fault.ends_session() && !chance.one_in(3) { standing + quick } else { quick };
         paused.push((fault, pause));
