@@ -92,7 +92,7 @@ pub enum Event {
     },
     /// Cloudly accepted a registration of this relay.
     RegistrationAccepted,
-    /// The relay is parked, or resumes parked.
+    /// The relay is parked (ESC-59).
     Parked,
     /// The listener stops (ESC-40).
     Stop,
@@ -135,6 +135,13 @@ pub struct Escrow {
 }
 
 impl Escrow {
+    /// An escrow that holds nothing yet; in a service whose relay is parked it never will (ESC-54).
+    pub fn resume(parked: bool) -> Self {
+        let stale = RegistrationRefusal::CredentialGenerationStale;
+        let custody = if parked { Custody::Ended(stale) } else { Custody::Open };
+        Self { custody, ..Self::default() }
+    }
+
     /// When [`Event::Tick`] is due, on the monotonic clock: at once while a hold waits for its validation,
     /// and otherwise only without a session (ESC-38, ESC-39).
     pub fn next_deadline(&self, now: Now) -> Option<Duration> {

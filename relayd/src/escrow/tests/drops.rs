@@ -222,3 +222,17 @@ fn a_stop_drops_every_run_and_clears_the_timer() {
         assert_eq!(script.pass(3600 * S), []);
     }
 }
+
+/// ESC-54: nor is it by a process that resumes parked.
+#[test]
+fn an_escrow_that_resumes_parked_holds_nothing() {
+    let p = projection("p", 3);
+    let body = hold_body(&binding("n", "s"), &p, &grid("n", &p, 0, 5));
+    for (parked, told) in [(false, Ok(r#"{"held":5}"#.to_owned())), (true, Err(ENDING[4].to_owned()))] {
+        let mut script = Script::new();
+        script.escrow = Escrow::resume(parked);
+        script.carry(1, "n");
+        script.on(Event::RegistrationAccepted);
+        assert_eq!(script.holds(&body), told);
+    }
+}

@@ -352,7 +352,13 @@ fn a_jump_of_the_wall_clock_changes_what_is_due() {
 /// ESC-34: a node may ask to be asked again within the budget of a push; not once the window has ended.
 #[test]
 fn a_node_that_asks_to_be_asked_again_is_asked_within_the_window() {
-    let mut script = holding(1, 15 * MIN - 3000);
+    // One window, and one far away that keeps the run.
+    let mut script = Script::new();
+    script.carry(1, "n");
+    let p = projection("p", 3);
+    let renewals = [renewal("n", &p, 0, window(0)), renewal("n", &p, 5, window(5))];
+    script.holds(&hold_body(&binding("n", "s"), &p, &renewals)).unwrap();
+    script.set_wall(15 * MIN - 3000);
     let offered = offer(&script.on(Event::SessionDown));
     let later = |script: &mut Script, offered: &Offered| {
         let (correlation, instance) = (offered.id.clone(), offered.instance.clone());
