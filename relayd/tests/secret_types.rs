@@ -10,9 +10,11 @@ use coreflow_relayd::{
     contract::{
         cluster::{Certificate, CertificateAnswer},
         identity::{Identified, RegisterSession},
+        ingress::{CarriedRouteTable, IngressRegistration},
+        route_table::{InvalidTable, RouteTable},
         runtime::{Binding, Offered},
     },
-    core, forwarder,
+    core, forwarder, ingress,
     listener::FromListener,
     websocket::Outlet,
 };
@@ -53,6 +55,16 @@ fn no_type_that_holds_a_secret_can_be_written() {
     assert_unwritable!(forwarder::Event, forwarder::Action, core::Event, core::Effect);
     assert_unwritable!(FromListener, Outlet);
     assert!(!has!(SecretText, serde::Serialize) && !has!(Certificate, serde::Serialize));
+}
+
+/// ING-03, ING-04, LOG-06: a route table and what carries one cannot be written, serialised, or copied.
+#[test]
+fn a_route_table_cannot_be_written() {
+    assert_unwritable!(RouteTable, CarriedRouteTable<'_>, IngressRegistration);
+    assert_unwritable!(ingress::Event, ingress::Action, ingress::Ingress);
+    assert!(!has!(RouteTable, serde::Serialize) && !has!(CarriedRouteTable<'_>, serde::Serialize));
+    assert!(!has!(RouteTable, Clone) && !has!(ingress::Ingress, Clone));
+    assert!(has!(InvalidTable, std::fmt::Debug) && has!(ingress::Note, std::fmt::Debug));
 }
 
 /// The same question finds what can be written.

@@ -3,12 +3,13 @@
 //!
 //! Whatever the relay itself reads is exact-key. A bearer and a nonce are looked at and never copied.
 
-use serde::{Deserialize, Deserializer, Serialize, de::Error, de::IgnoredAny};
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
 use serde_json::value::RawValue;
 
 use super::{
+    members::members,
     offer::Offer,
-    values::{Generation, Id, Reference, object},
+    values::{Generation, Id, Reference, from_object, object},
 };
 
 /// A JSON text whose content is not looked at.
@@ -38,15 +39,19 @@ pub struct IngressRegistration {
 }
 
 /// Cloudly's answer that accepts an ingress, as far as it is read; the rest travels on verbatim.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub struct IngressRegistered {
     /// What Cloudly registered.
-    #[serde(deserialize_with = "object")]
     pub ingress: Reference,
     /// Whether the answer has the member that is the relay's to add.
-    #[serde(default, deserialize_with = "stated")]
-    pub route_table_revision: bool,
+    pub states_revision: bool,
+}
+
+impl<'de> Deserialize<'de> for IngressRegistered {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let [ingress, revision] = members(deserializer, ["ingress", "routeTableRevision"])?;
+        let ingress = ingress.and_then(from_object).ok_or_else(|| D::Error::custom("no ingress"))?;
+        Ok(Self { ingress, states_revision: revision.is_some() })
+    }
 }
 
 /// The body of `getClusterIngressRouteTable`.
@@ -72,10 +77,6 @@ pub struct CarriedRouteTable<'a> {
 pub struct StatedRevision {
     /// The revision.
     pub revision: Generation,
-}
-
-fn stated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    IgnoredAny::deserialize(deserializer).map(|_| true)
 }
 
 /// An `Option` read by a function of its own may be `null`, not absent.

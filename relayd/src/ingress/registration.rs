@@ -77,7 +77,7 @@ impl Ingress {
     ) {
         let outcome = match outcome {
             Outcome::Response(body) => match body.read::<IngressRegistered>() {
-                Ok(registered) if !registered.route_table_revision => {
+                Ok(registered) if !registered.states_revision => {
                     self.bind(registering, actions);
                     Outcome::Response(with_revision(&body, self.custody.revision()))
                 }

@@ -149,7 +149,7 @@ fn registration(bearer: &str) -> String {
 }
 
 fn acceptance(generation: u64) -> String {
-    format!(r#"{{"protocol":{OFFER},{ODD},"ingress":{{"id":"i","generation":{generation}}}}}"#)
+    format!(r#"{{"protocol":{OFFER},{ODD},"\udfff":null,"ingress":{{"id":"i","generation":{generation}}}}}"#)
 }
 
 fn adopted(revision: u64) -> Seen {

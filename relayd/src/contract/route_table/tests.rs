@@ -1,7 +1,5 @@
 //! What is a table, what is none and where, and that nothing of a table gets out.
 
-use std::fmt;
-
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -168,29 +166,6 @@ fn a_wildcard_covers_one_label_and_itself() {
     ] {
         assert_eq!(covers(domain, host), expected, "{domain} {host}");
     }
-}
-
-/// Holds for one type alone where it has the trait, for two where it has not: a call names one only then.
-trait Without<A> {
-    const IS_SO: bool = true;
-}
-struct IsDebug;
-struct IsDisplay;
-struct IsSerialize;
-struct IsClone;
-impl<T: ?Sized> Without<()> for T {}
-impl<T: ?Sized + fmt::Debug> Without<IsDebug> for T {}
-impl<T: ?Sized + fmt::Display> Without<IsDisplay> for T {}
-impl<T: ?Sized + serde::Serialize> Without<IsSerialize> for T {}
-impl<T: Clone> Without<IsClone> for T {}
-
-/// ING-03, ING-04, LOG-06: the type cannot be printed, serialised or copied; this does not compile where it
-/// can. Its text is wiped when it is dropped.
-#[test]
-fn a_table_cannot_be_printed_serialised_or_copied() {
-    const { assert!(<RouteTable as Without<_>>::IS_SO) }
-    let wiped: fn(RouteTable) -> Zeroizing<String> = |table| table.text;
-    let _ = wiped;
 }
 
 /// Every text, number and member name of a JSON value.
