@@ -29,6 +29,7 @@ use coreflow_tests::processes::{is_alive, signal};
 use coreflow_tests::relay::{BearerPlace, Relay, RelaySetup};
 use coreflow_tests::silent::SilentPort;
 use coreflow_tests::waiting::{BOUND, poll};
+use futures_util::future::join_all;
 use nix::sys::signal::Signal;
 
 const BEARER: &str = "SERVEZONE_CLUSTER_RELAY_AUTHORIZATION";
@@ -267,9 +268,10 @@ async fn a_second_signal_at_any_step_ends_it_at_once_with_one() {
 /// and while it is parked.
 #[tokio::test]
 async fn a_signal_to_a_relay_that_waits_for_cloudly_ends_it_with_zero() {
-    for (method, count) in [(EXCHANGE, 2), (SESSION, 2), (REGISTRATION, 1)] {
+    let waits = [(EXCHANGE, 2), (SESSION, 2), (REGISTRATION, 1)].map(async |(method, count)| {
         let (cloudly, setup) = bed().await;
-        cloudly.change(|settings| settings.identity_lifetime = Duration::from_secs(2));
+        // Renewed after four and a half seconds, which a start does not take.
+        cloudly.change(|settings| settings.identity_lifetime = Duration::from_secs(6));
         for _ in 1..count {
             cloudly.once(method, Step::Ordinary);
         }
@@ -278,7 +280,8 @@ async fn a_signal_to_a_relay_that_waits_for_cloudly_ends_it_with_zero() {
         relay.wait_open().await.unwrap();
         cloudly.wait_for(method, count).await.unwrap();
         stops(&cloudly, &mut relay).await;
-    }
+    });
+    join_all(waits).await;
     let (cloudly, setup) = bed().await;
     cloudly.always(REGISTRATION, Step::refuse("relay-credential-generation-stale"));
     let mut relay = setup.start();
