@@ -13,7 +13,7 @@ mod secret_pages;
 mod signals;
 
 pub(crate) use descriptors::SO_PASSRIGHTS;
-pub use descriptors::{close_from, close_from_on_exec, refuse_descriptors};
+pub use descriptors::{close_from, close_from_on_exec, most_descriptors, refuse_descriptors};
 pub use environment::{EnvironmentError, take_environment_variable};
 pub use nix::errno::Errno;
 pub use nix::sys::signal::Signal;

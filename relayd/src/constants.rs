@@ -102,14 +102,32 @@ pub const INGRESS_QUESTIONS: usize = 16;
 pub const NODE_INBOUND_BYTES: usize = 64 << 20;
 /// Longest time without a look at the clocks: a jump of the wall clock is noticed within it.
 pub const CLOCK_LOOK: Duration = Duration::from_secs(30);
-/// Node sockets that may be open at once.
+/// Descriptors that the listener leaves to the session, its dials, the links and what comes and goes.
+pub const DESCRIPTORS_KEPT: usize = 256;
+/// Node sockets that may be open at once, where the limit of open files has room for them.
 pub const NODE_SOCKETS: usize = 20_000;
-/// TLS handshakes and upgrades that may be under way at once.
-pub const HANDSHAKES: usize = 1024;
-/// A TLS handshake.
-pub const HANDSHAKE_BUDGET: Duration = Duration::from_secs(10);
-/// A request head on a connection of the listener.
+/// Connections that may be on their way to their first request or upgrade at once.
+pub const HANDSHAKES: usize = 2048;
+/// Connections that may pull at once.
+pub const PULL_CONNECTIONS: usize = 1024;
+/// TLS, and a first request or the upgrade, together.
+pub const CONNECTION_BUDGET: Duration = Duration::from_secs(10);
+/// So long a connection on its way keeps its place against a newcomer of the same address: TLS and the
+/// upgrade are four round trips.
+pub const CONNECTION_GRACE: Duration = Duration::from_secs(1);
+/// A node's socket that is not carried by then is closed. Waiting for a session and the registration take
+/// [`REGISTRATION_BUDGET`] at most, and a node may try more than once.
+pub const UNREGISTERED: Duration = Duration::from_secs(30);
+/// So long a socket that is not carried keeps its place against a newcomer: one registration.
+pub const NODE_GRACE: Duration = REGISTRATION_BUDGET;
+/// The head of each further request on a connection, and an answer to a ping of h2.
 pub const HEAD_BUDGET: Duration = Duration::from_secs(10);
+/// A connection of pulls on which nothing moves for so long is closed.
+pub const PULL_IDLE: Duration = Duration::from_secs(60);
+/// Lines of one kind about what strangers do at the listener: so many at once, then so many each second.
+pub const PEER_LINES: u32 = 5;
+/// See [`PEER_LINES`].
+pub const PEER_LINES_PER_SECOND: u32 = 1;
 /// Closing a socket in order.
 pub const CLOSE_BUDGET: Duration = Duration::from_secs(2);
 

@@ -211,6 +211,11 @@ impl Core {
         self.session.connection() == Some(connection)
     }
 
+    /// Whether a node is carried on `socket`.
+    pub fn carries(&self, socket: Socket) -> bool {
+        self.forwarder.carries(socket)
+    }
+
     /// Takes an event; `random` draws the jitter of a backoff.
     pub fn handle(&mut self, event: Event, now: Now, random: u32) -> Vec<Effect> {
         let mut turn = Turn { now, random, effects: Vec::new() };

@@ -197,6 +197,11 @@ impl Forwarder {
         self.session.is_some_and(|count| self.roster.is_older(node, socket, count))
     }
 
+    /// Whether a node is carried on `socket`.
+    pub fn carries(&self, socket: Socket) -> bool {
+        self.roster.node(socket).is_some()
+    }
+
     /// How many nodes are carried.
     pub fn carried(&self) -> usize {
         self.roster.len()

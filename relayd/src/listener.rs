@@ -1,77 +1,92 @@
 //! The relay's one server: TLS on the socket that the supervisor bound, HTTP/1.1 and h2, one kind of
 //! upgrade and the pulls; everything else is refused by name (LIS-01, LIS-03, LIS-05, LIS-06).
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
+use coreflow_ipc::sys::{self, Errno};
 use rustls::ServerConfig;
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream},
-    sync::{Semaphore, mpsc, watch},
-    time::{sleep, timeout},
+    net::TcpListener,
+    sync::{mpsc, watch},
+    time::sleep,
 };
 use tokio_rustls::TlsAcceptor;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
-use crate::constants::{HANDSHAKE_BUDGET, HANDSHAKES, NODE_SOCKETS};
+use line_budget::LineBudget;
 
+mod admission;
+mod connection;
 mod http;
+mod line_budget;
 mod node;
+mod places;
 
 pub use http::refuse_head;
 pub use node::{FromListener, Sockets};
 
-/// A wait after `accept` failed, so that a full descriptor table costs no CPU.
+/// A wait after `accept` failed for want of something, so that this costs no CPU.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Accepts until `stop` says so. Handshakes are bounded in number and time; a connection that finds
-/// no place waits in the backlog.
+/// Accepts until `stop` says so. Who gets no place is closed at once, so that nobody waits in the backlog
+/// behind those who hold places.
 pub async fn serve(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
     events: mpsc::Sender<FromListener>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let acceptor = TlsAcceptor::from(tls);
-    let handshakes = Arc::new(Semaphore::new(HANDSHAKES));
-    let connections = Arc::new(Semaphore::new(NODE_SOCKETS));
-    let sockets = Arc::new(Sockets::new(events));
+    let descriptors = sys::most_descriptors();
+    let capacity = places::Capacity::under(usize::try_from(descriptors).unwrap_or(usize::MAX));
+    let places::Capacity { handshakes, pulls, nodes } = capacity;
+    info!(handshakes, pulls, nodes, "the listener has places under a limit of {descriptors} open files");
+    let listening = Arc::new(connection::Listening {
+        tls: TlsAcceptor::from(tls),
+        gates: places::Gates::new(capacity),
+        sockets: Arc::new(Sockets::new(events)),
+    });
+    let failures = LineBudget::default();
     loop {
-        let places = async {
-            let connection = Arc::clone(&connections).acquire_owned().await;
-            (connection, Arc::clone(&handshakes).acquire_owned().await)
-        };
-        let ((Ok(connection), Ok(handshake)), accepted) = (tokio::select! {
+        let accepted = tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => return,
-            accepted = async { (places.await, listener.accept().await) } => accepted,
-        }) else {
-            return;
+            accepted = listener.accept() => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                warn!(class = %error.kind(), "the listener cannot accept; it tries again");
-                sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        let (acceptor, sockets) = (acceptor.clone(), Arc::clone(&sockets));
-        tokio::spawn(async move {
-            let _ = stream.set_nodelay(true);
-            match timeout(HANDSHAKE_BUDGET, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => {
-                    drop(handshake);
-                    let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                    http::serve(stream, h2, sockets, connection).await;
+        match accepted {
+            Ok((stream, address)) => {
+                let source = admission::Source::from(address.ip());
+                if let Ok(place) = listening.gates.handshakes.take(source) {
+                    tokio::spawn(connection::serve(stream, source, place, Arc::clone(&listening)));
                 }
-                Ok(Err(error)) => debug!(class = %error.kind(), "a TLS handshake failed"),
-                Err(_) => debug!("a TLS handshake did not end in time"),
             }
-        });
+            Err(error) => {
+                if let Some(errno) = wanting(&error) {
+                    if let Some(suppressed) = failures.admit() {
+                        warn!(suppressed, "listener-accept-failed: {errno}; dials wait, and it tries again");
+                    }
+                    sleep(ACCEPT_PAUSE).await;
+                } else {
+                    debug!(class = %error.kind(), "a connection ended before it was accepted");
+                }
+            }
+        }
     }
 }
 
-/// What the listener speaks HTTP and WebSocket over.
-pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
-impl Transport for tokio_rustls::server::TlsStream<TcpStream> {}
+/// What the system lacked for an `accept`; `None` where the one connection failed, as `accept(2)` lists.
+fn wanting(error: &io::Error) -> Option<Errno> {
+    let errno = Errno::from_raw(error.raw_os_error()?);
+    let of_the_connection = [
+        Errno::ECONNABORTED,
+        Errno::EINTR,
+        Errno::ENETDOWN,
+        Errno::EPROTO,
+        Errno::ENOPROTOOPT,
+        Errno::EHOSTDOWN,
+        Errno::ENONET,
+        Errno::EHOSTUNREACH,
+        Errno::EOPNOTSUPP,
+        Errno::ENETUNREACH,
+    ];
+    (!of_the_connection.contains(&errno)).then_some(errno)
+}

@@ -66,6 +66,10 @@ pub const UPGRADE_REFUSED: &str = "relay-upgrade-refused";
 pub const PULL_METHOD_REFUSED: &str = "pull-method-refused";
 /// A path that the listener does not serve (LIS-05).
 pub const PULL_PATH_REFUSED: &str = "pull-path-refused";
+/// An upgrade while as many nodes are connected as may.
+pub const LISTENER_FULL: &str = "relay-listener-full";
+/// A pull on a connection beyond those that may pull at once.
+pub const PULL_CONNECTIONS_FULL: &str = "pull-connections-full";
 /// A pull while no pull worker serves.
 pub const PULL_WORKER_UNAVAILABLE: &str = "pull-worker-unavailable";
 

@@ -93,7 +93,15 @@ pub struct Outlet {
     queue: mpsc::Sender<Utf8Bytes>,
     bytes: Arc<AtomicUsize>,
     limit: usize,
-    hangup: watch::Sender<bool>,
+    standing: watch::Sender<Standing>,
+}
+
+/// What a socket's owner makes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Open,
+    Proven,
+    HungUp,
 }
 
 impl Outlet {
@@ -116,7 +124,18 @@ impl Outlet {
 
     /// Ends the socket at once, whatever it still had to send.
     pub fn hangup(&self) {
-        self.hangup.send_replace(true);
+        self.standing.send_replace(Standing::HungUp);
+    }
+
+    /// The peer showed who it is; once is enough.
+    pub fn prove(&self) {
+        self.standing.send_if_modified(|standing| {
+            let open = *standing == Standing::Open;
+            if open {
+                *standing = Standing::Proven;
+            }
+            open
+        });
     }
 }
 
@@ -124,17 +143,25 @@ impl Outlet {
 pub struct Inlet {
     queue: mpsc::Receiver<Utf8Bytes>,
     bytes: Arc<AtomicUsize>,
-    hangup: watch::Receiver<bool>,
+    standing: watch::Receiver<Standing>,
+}
+
+impl Inlet {
+    /// Ends when the socket's owner has found its peer proven; never when it does not.
+    pub fn proven(&self) -> impl Future<Output = ()> + Send + use<> {
+        let standing = self.standing.clone();
+        reached(standing, Standing::Proven)
+    }
 }
 
 /// Makes the queue of one socket.
 pub fn queue(limits: Limits) -> (Outlet, Inlet) {
     let (sender, receiver) = mpsc::channel(limits.queue);
-    let (hangup, hung_up) = watch::channel(false);
+    let (stands, standing) = watch::channel(Standing::Open);
     let bytes = Arc::new(AtomicUsize::new(0));
     (
-        Outlet { queue: sender, bytes: Arc::clone(&bytes), limit: limits.queue_bytes, hangup },
-        Inlet { queue: receiver, bytes, hangup: hung_up },
+        Outlet { queue: sender, bytes: Arc::clone(&bytes), limit: limits.queue_bytes, standing: stands },
+        Inlet { queue: receiver, bytes, standing },
     )
 }
 
@@ -154,12 +181,12 @@ where
     R: Receiver,
 {
     let (mut sink, stream) = socket.split();
-    let Inlet { queue, bytes, mut hangup } = inlet;
+    let Inlet { queue, bytes, standing } = inlet;
     let (pings, pinged) = mpsc::channel(1);
     let ended = tokio::select! {
         ended = receive(stream, limits, &mut receiver, pings) => ended,
         ended = send(&mut sink, queue, pinged, &bytes, limits.silence) => ended,
-        () = hung_up(&mut hangup) => Ended::Hangup,
+        () = reached(standing, Standing::HungUp) => Ended::Hangup,
     };
     // A close is an offer: it is bounded, and a socket that failed takes none.
     let code = match ended {
@@ -179,8 +206,8 @@ where
 }
 
 /// An owner that drops its outlet does not hang up: what it queued still goes out.
-async fn hung_up(hangup: &mut watch::Receiver<bool>) {
-    if hangup.wait_for(|hung_up| *hung_up).await.is_err() {
+async fn reached(mut standing: watch::Receiver<Standing>, awaited: Standing) {
+    if standing.wait_for(|standing| *standing == awaited).await.is_err() {
         std::future::pending::<()>().await;
     }
 }

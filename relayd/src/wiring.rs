@@ -377,6 +377,9 @@ impl Relayd {
 
     fn send_node(&self, socket: Socket, frame: String) {
         let Some(outlet) = self.nodes.get(&socket) else { return };
+        if self.core.carries(socket) {
+            outlet.prove();
+        }
         if !outlet.send(frame) && !outlet.ended() {
             warn!(socket, "a node does not take what it is sent; its socket is closed");
             outlet.hangup();

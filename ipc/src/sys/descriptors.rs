@@ -5,6 +5,7 @@
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit};
 
 /// `SO_PASSRIGHTS` of `asm-generic/socket.h` (Linux 6.16), the same number on x86_64 and aarch64.
 pub(crate) const SO_PASSRIGHTS: libc::c_int = 83;
@@ -19,6 +20,13 @@ pub fn close_from(first: RawFd) -> Result<(), Errno> {
 /// Marks every descriptor numbered `first` or above close-on-exec; they stay open in this process.
 pub fn close_from_on_exec(first: RawFd) -> Result<(), Errno> {
     close_range(first, libc::CLOSE_RANGE_CLOEXEC)
+}
+
+/// How many descriptors this process may hold: its soft limit now.
+pub fn most_descriptors() -> u64 {
+    // Of an own process and a known resource the call cannot fail; a filter that refused it would leave
+    // the number that every process may hold.
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft)
 }
 
 /// Tells the kernel that this Unix socket takes no descriptors: a peer that sends one gets `EPERM`.

@@ -1,91 +1,46 @@
 //! The HTTP surface of the listener: the upgrade at `/`, the pulls under `/v2/`, and a refusal by
 //! name for everything else.
 
-use std::{convert::Infallible, sync::Arc};
-
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
     header::{
         ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT,
-        SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
+        SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, TRANSFER_ENCODING, UPGRADE,
     },
 };
 use http_body_util::Full;
-use hyper::{
-    body::{Body, Incoming},
-    server::conn,
-    service::service_fn,
-};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::sync::OwnedSemaphorePermit;
+use hyper::body::{Body, Incoming};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tracing::debug;
 
-use super::{Sockets, Transport};
-use crate::{
-    constants::HEAD_BUDGET,
-    refusals::{PULL_METHOD_REFUSED, PULL_PATH_REFUSED, PULL_WORKER_UNAVAILABLE, UPGRADE_REFUSED},
+use super::connection::Connection;
+use crate::refusals::{
+    LISTENER_FULL, PULL_CONNECTIONS_FULL, PULL_METHOD_REFUSED, PULL_PATH_REFUSED, PULL_WORKER_UNAVAILABLE,
+    UPGRADE_REFUSED,
 };
 
-/// Largest request head in bytes, and most headers of it.
-const HEAD_BYTES: usize = 16 << 10;
-const HEADERS: usize = 64;
-/// Requests that one h2 connection may have open.
-const H2_STREAMS: u32 = 64;
-
-/// Serves one connection to its end; a socket that it becomes keeps its `place` until that ends too.
-pub(super) async fn serve<S: Transport>(
-    stream: S,
-    h2: bool,
-    sockets: Arc<Sockets>,
-    place: OwnedSemaphorePermit,
-) {
-    let io = TokioIo::new(stream);
-    let place = Arc::new(place);
-    let service = service_fn(move |request| {
-        let head = request.method() == Method::HEAD;
-        let answer = answer(request, &sockets, &place);
-        let answer = if head { without_content(answer) } else { answer };
-        async move { Ok::<_, Infallible>(answer) }
-    });
-    let ended = if h2 {
-        conn::http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .max_concurrent_streams(H2_STREAMS)
-            .max_header_list_size(u32::try_from(HEAD_BYTES).expect("the constant is small"))
-            .keep_alive_interval(HEAD_BUDGET)
-            .keep_alive_timeout(HEAD_BUDGET)
-            .serve_connection(io, service)
-            .await
-    } else {
-        conn::http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_BUDGET)
-            .max_buf_size(HEAD_BYTES)
-            .max_headers(HEADERS)
-            .serve_connection(io, service)
-            .with_upgrades()
-            .await
-    };
-    if ended.is_err() {
-        debug!("a connection of the listener ended with an error");
-    }
+/// Answers a request, and says to its connection what that becomes.
+pub(super) fn answer(request: Request<Incoming>, connection: &Connection) -> Response<Full<Bytes>> {
+    let head = request.method() == Method::HEAD;
+    let answer = whole(request, connection);
+    if head { without_content(answer) } else { answer }
 }
 
-fn answer(
-    mut request: Request<Incoming>,
-    sockets: &Arc<Sockets>,
-    place: &Arc<OwnedSemaphorePermit>,
-) -> Response<Full<Bytes>> {
-    let refusal = refuse_head(request.version(), request.method(), request.uri().path(), request.headers());
-    if let Some(refusal) = refusal {
+fn whole(mut request: Request<Incoming>, connection: &Connection) -> Response<Full<Bytes>> {
+    let (method, path) = (request.method(), request.uri().path());
+    if is_pull(path) && serves(method) && connection.pulls().is_err() {
+        let reason = "as many connections pull as may";
+        return later(PULL_CONNECTIONS_FULL, reason);
+    }
+    if let Some(refusal) = refuse_head(request.version(), method, path, request.headers()) {
         return refusal;
     }
     let accept = accept_key(request.headers()).expect("a head that is not refused is an upgrade with a key");
     let protocol = first_protocol(request.headers());
     let upgrade = hyper::upgrade::on(&mut request);
-    sockets.open(upgrade, Arc::clone(place));
+    if connection.upgrades(upgrade).is_err() {
+        return later(LISTENER_FULL, "as many nodes are connected as may");
+    }
     let mut response = Response::new(Full::default());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
@@ -105,17 +60,14 @@ pub fn refuse_head(
     path: &str,
     headers: &HeaderMap,
 ) -> Option<Response<Full<Bytes>>> {
-    if path == "/v2" || path.starts_with("/v2/") {
-        if method != Method::GET && method != Method::HEAD {
+    if is_pull(path) {
+        if !serves(method) {
             let reason = "only GET and HEAD are served under /v2/";
             let mut refusal = oci_refusal(StatusCode::METHOD_NOT_ALLOWED, PULL_METHOD_REFUSED, reason);
             refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return Some(refusal);
         }
-        let reason = "the pull worker does not serve";
-        let mut refusal = oci_refusal(StatusCode::SERVICE_UNAVAILABLE, PULL_WORKER_UNAVAILABLE, reason);
-        refusal.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-        return Some(refusal);
+        return Some(later(PULL_WORKER_UNAVAILABLE, "the pull worker does not serve"));
     }
     let has = |name: &HeaderName, token: &str| {
         headers
@@ -142,7 +94,27 @@ pub fn refuse_head(
         let reason = "sec-websocket-key is missing or is no key";
         return Some(oci_refusal(StatusCode::BAD_REQUEST, UPGRADE_REFUSED, reason));
     }
+    let length = headers.get(CONTENT_LENGTH).map(HeaderValue::as_bytes);
+    if headers.contains_key(TRANSFER_ENCODING) || length.is_some_and(|length| length != b"0") {
+        return Some(oci_refusal(StatusCode::BAD_REQUEST, UPGRADE_REFUSED, "an upgrade has no body"));
+    }
     None
+}
+
+fn is_pull(path: &str) -> bool {
+    path == "/v2" || path.starts_with("/v2/")
+}
+
+/// Whether `method` is one of a pull.
+fn serves(method: &Method) -> bool {
+    method == Method::GET || method == Method::HEAD
+}
+
+/// What is refused for now.
+fn later(name: &str, reason: &str) -> Response<Full<Bytes>> {
+    let mut refusal = oci_refusal(StatusCode::SERVICE_UNAVAILABLE, name, reason);
+    refusal.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    refusal
 }
 
 fn accept_key(headers: &HeaderMap) -> Option<HeaderValue> {
@@ -226,6 +198,16 @@ mod tests {
         let mut headers = head(&UPGRADE_HEAD);
         headers.insert("sec-websocket-key", HeaderValue::from_static("short"));
         assert_eq!(refused(&Method::GET, "/", &headers), Some(400));
+        // A body would have to be read before the socket opens.
+        for (name, value, status) in [
+            ("content-length", "0", None),
+            ("content-length", "5", Some(400)),
+            ("transfer-encoding", "chunked", Some(400)),
+        ] {
+            let mut headers = head(&UPGRADE_HEAD);
+            headers.append(name, HeaderValue::from_static(value));
+            assert_eq!(refused(&Method::GET, "/", &headers), status, "{name}: {value}");
+        }
     }
 
     /// LIS-05: beside the upgrade the whole surface is the pulls; a refusal has its name.

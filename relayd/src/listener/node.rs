@@ -1,20 +1,13 @@
 //! The upgraded sockets of the listener: each has a number, a queue and a task, and reports to the
 //! core.
 
-use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Instant,
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
-use coreflow_ipc::{
-    record::Budget,
-    typedrequest::{Envelope, Malformed},
-};
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
+use bytes::Bytes;
+use coreflow_ipc::typedrequest::{Envelope, Malformed};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     time::timeout,
@@ -22,9 +15,10 @@ use tokio::{
 use tokio_tungstenite::{WebSocketStream, tungstenite::protocol::Role};
 use tracing::{debug, warn};
 
+use super::{connection::Transport, line_budget::LineBudget, places::Place};
 use crate::{
     constants::{
-        HEAD_BUDGET, NODE_INBOUND_BYTES, NODE_MESSAGE_LIMIT, NODE_PING, NODE_QUEUE, NODE_QUEUE_BYTES,
+        NODE_INBOUND_BYTES, NODE_MESSAGE_LIMIT, NODE_PING, NODE_QUEUE, NODE_QUEUE_BYTES, UNREGISTERED,
     },
     forwarder::Socket,
     websocket::{self, Limits, Outlet, Receiver},
@@ -67,45 +61,49 @@ pub struct Sockets {
     next: AtomicU64,
     events: mpsc::Sender<FromListener>,
     inbound: Arc<Semaphore>,
-    malformed: Mutex<Budget>,
-    started: Instant,
+    malformed: LineBudget,
 }
 
 impl Sockets {
     /// Sockets that report to `events`.
     pub fn new(events: mpsc::Sender<FromListener>) -> Self {
-        // One line at once and one more every ten seconds would do; a second is the bucket's grain.
         Self {
             next: AtomicU64::new(0),
             events,
             inbound: Arc::new(Semaphore::new(NODE_INBOUND_BYTES >> 10)),
-            malformed: Mutex::new(Budget::new(5, 1)),
-            started: Instant::now(),
+            malformed: LineBudget::default(),
         }
     }
 
-    /// Runs the socket that `upgrade` becomes, which keeps its `place` among the connections.
-    pub(super) fn open(self: &Arc<Self>, upgrade: OnUpgrade, place: Arc<OwnedSemaphorePermit>) {
-        let sockets = Arc::clone(self);
-        tokio::spawn(async move {
-            let Ok(Ok(upgraded)) = timeout(HEAD_BUDGET, upgrade).await else {
-                return debug!("an upgrade did not complete");
-            };
-            let socket = sockets.next.fetch_add(1, Ordering::Relaxed);
-            let (outlet, inlet) = websocket::queue(LIMITS);
-            if sockets.events.send(FromListener::Opened { socket, outlet }).await.is_err() {
-                return;
-            }
-            let stream =
-                WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(LIMITS.config()))
-                    .await;
-            let receiver = FromNode { socket, sockets: Arc::clone(&sockets) };
-            let ended = websocket::run(stream, inlet, LIMITS, receiver).await;
-            debug!(socket, class = ended.class(), "a node's socket ended");
-            let _ = sockets.events.send(FromListener::Closed { socket }).await;
-            drop(place);
-        });
+    /// Runs the socket on `stream`, of which `read` was read already, in its `place`.
+    pub(super) fn open<S: Transport>(self: &Arc<Self>, stream: S, read: Bytes, place: Place) {
+        tokio::spawn(run(Arc::clone(self), stream, read, place));
     }
+}
+
+async fn run<S: Transport>(sockets: Arc<Sockets>, stream: S, read: Bytes, mut place: Place) {
+    let socket = sockets.next.fetch_add(1, Ordering::Relaxed);
+    let (outlet, inlet) = websocket::queue(LIMITS);
+    let proven = inlet.proven();
+    if sockets.events.send(FromListener::Opened { socket, outlet }).await.is_err() {
+        return;
+    }
+    let (lost, config) = (place.lost(), Some(LIMITS.config()));
+    let stream = WebSocketStream::from_partially_read(stream, read.into(), Role::Server, config).await;
+    let receiver = FromNode { socket, sockets: Arc::clone(&sockets) };
+    let unregistered = async {
+        if timeout(UNREGISTERED, proven).await.is_ok() {
+            place.prove();
+            std::future::pending::<()>().await;
+        }
+    };
+    let class = tokio::select! {
+        ended = websocket::run(stream, inlet, LIMITS, receiver) => ended.class(),
+        () = unregistered => "unregistered",
+        () = lost => "made-room",
+    };
+    debug!(socket, class, "a node's socket ended");
+    let _ = sockets.events.send(FromListener::Closed { socket }).await;
 }
 
 struct FromNode {
@@ -123,9 +121,7 @@ impl Receiver for FromNode {
     }
 
     fn malformed(&mut self, malformed: Malformed) {
-        let mut budget = self.sockets.malformed.lock().expect("no holder of the budget panics");
-        if budget.admit(self.sockets.started.elapsed()) {
-            let suppressed = budget.take_suppressed();
+        if let Some(suppressed) = self.sockets.malformed.admit() {
             warn!(socket = self.socket, class = %malformed, suppressed, "a node sent what is no request; it got no answer");
         }
     }

@@ -1,0 +1,238 @@
+//! One connection of the listener, to its end or to the socket that it becomes. What it is decides how
+//! long it may stay: until it has asked for something it has ten seconds in all, a pull has as long as
+//! something moves.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard},
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{
+    body::{Body, Frame, SizeHint},
+    server::conn,
+    service::service_fn,
+    upgrade::OnUpgrade,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time::{Instant, sleep_until, timeout_at},
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tracing::debug;
+
+use super::{
+    Sockets,
+    admission::{Scarce, Source},
+    http::answer,
+    places::{Gates, Place},
+};
+use crate::constants::{CONNECTION_BUDGET, HEAD_BUDGET, PULL_IDLE};
+
+/// Largest request head in bytes, and most headers of it.
+const HEAD_BYTES: usize = 16 << 10;
+const HEADERS: usize = 64;
+/// Requests that one h2 connection may have open.
+const H2_STREAMS: u32 = 64;
+
+/// What the listener speaks HTTP and WebSocket over.
+pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Transport for S {}
+
+/// What the connections of one listener share.
+pub(super) struct Listening {
+    pub(super) tls: TlsAcceptor,
+    pub(super) gates: Gates,
+    pub(super) sockets: Arc<Sockets>,
+}
+
+/// What a connection has become.
+enum Stage {
+    /// It has not asked for anything that it gets.
+    UnderWay,
+    /// It pulls.
+    Pulling,
+    /// It asked to become a node's socket.
+    Upgrading(OnUpgrade),
+}
+
+struct Held {
+    stage: Stage,
+    /// Its place among those of its stage.
+    place: Place,
+}
+
+/// One connection as its requests see it.
+pub(super) struct Connection {
+    source: Source,
+    listening: Arc<Listening>,
+    /// When it ends unless it asked for something by then.
+    due: Instant,
+    held: Mutex<Option<Held>>,
+    moved: Mutex<Instant>,
+}
+
+impl Connection {
+    fn held(&self) -> MutexGuard<'_, Option<Held>> {
+        self.held.lock().expect("no holder of the stage panics")
+    }
+
+    /// Something moved: a request came, or a part of an answer went.
+    fn moves(&self) {
+        *self.moved.lock().expect("no holder of the time panics") = Instant::now();
+    }
+
+    /// It asks for an image: from here on it counts among the pulls.
+    pub(super) fn pulls(&self) -> Result<(), Scarce> {
+        let mut held = self.held();
+        if held.as_ref().is_some_and(|held| matches!(held.stage, Stage::UnderWay)) {
+            let place = self.listening.gates.pulls.take(self.source)?;
+            *held = Some(Held { stage: Stage::Pulling, place });
+        }
+        Ok(())
+    }
+
+    /// It asks to become a node's socket.
+    pub(super) fn upgrades(&self, upgrade: OnUpgrade) -> Result<(), Scarce> {
+        let place = self.listening.gates.nodes.take(self.source)?;
+        *self.held() = Some(Held { stage: Stage::Upgrading(upgrade), place });
+        Ok(())
+    }
+
+    /// Ends when the connection has stayed too long for what it is.
+    async fn overdue(&self) {
+        loop {
+            let pulls = self.held().as_ref().is_some_and(|held| matches!(held.stage, Stage::Pulling));
+            let moved = *self.moved.lock().expect("no holder of the time panics");
+            let due = if pulls { moved + PULL_IDLE } else { self.due };
+            if due <= Instant::now() {
+                return;
+            }
+            sleep_until(due).await;
+        }
+    }
+}
+
+/// Serves an accepted connection.
+pub(super) async fn serve(stream: TcpStream, source: Source, place: Place, listening: Arc<Listening>) {
+    let due = Instant::now() + CONNECTION_BUDGET;
+    let _ = stream.set_nodelay(true);
+    let shaken = tokio::select! {
+        shaken = timeout_at(due, shake(stream, &listening.tls)) => shaken,
+        () = place.lost() => return debug!("a connection in its TLS handshake made room for another"),
+    };
+    match shaken {
+        Ok(Ok(stream)) => {
+            let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            exchange(stream, h2, source, place, due, listening).await;
+        }
+        Ok(Err(error)) => debug!(class = %error.kind(), "a TLS handshake failed"),
+        Err(_) => debug!("a TLS handshake did not end in time"),
+    }
+}
+
+/// TLS state is made once there is something to read: a connection that says nothing costs a descriptor.
+async fn shake(stream: TcpStream, tls: &TlsAcceptor) -> std::io::Result<TlsStream<TcpStream>> {
+    stream.readable().await?;
+    tls.accept(stream).await
+}
+
+/// Speaks HTTP on `stream` until `due`, for as long as a pull goes on, or until it becomes a socket.
+async fn exchange<S: Transport>(
+    stream: S,
+    h2: bool,
+    source: Source,
+    place: Place,
+    due: Instant,
+    listening: Arc<Listening>,
+) {
+    let lost = place.lost();
+    let connection = Arc::new(Connection {
+        source,
+        listening,
+        due,
+        held: Mutex::new(Some(Held { stage: Stage::UnderWay, place })),
+        moved: Mutex::new(Instant::now()),
+    });
+    let asked = Arc::clone(&connection);
+    let service = service_fn(move |request| {
+        asked.moves();
+        let answer = answer(request, &asked).map(|body| Moving { body, connection: Arc::clone(&asked) });
+        std::future::ready(Ok::<_, Infallible>(answer))
+    });
+    let io = TokioIo::new(stream);
+    let served = async {
+        if h2 {
+            conn::http2::Builder::new(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .max_concurrent_streams(H2_STREAMS)
+                .max_header_list_size(u32::try_from(HEAD_BYTES).expect("the constant is small"))
+                .keep_alive_interval(HEAD_BUDGET)
+                .keep_alive_timeout(HEAD_BUDGET)
+                .serve_connection(io, service)
+                .await
+        } else {
+            conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_BUDGET)
+                .max_buf_size(HEAD_BYTES)
+                .max_headers(HEADERS)
+                .serve_connection(io, service)
+                .with_upgrades()
+                .await
+        }
+    };
+    tokio::select! {
+        ended = served => if ended.is_err() {
+            debug!("a connection of the listener ended with an error");
+        },
+        () = lost => return debug!("a connection that asked for nothing made room for another"),
+        () = connection.overdue() => return debug!("a connection was idle for too long"),
+    }
+    let held = connection.held().take();
+    if let Some(Held { stage: Stage::Upgrading(upgrade), place }) = held {
+        become_socket::<S>(upgrade, place, &connection).await;
+    }
+}
+
+/// The connection's task ends here, and with it all that a handshake and a request needed: a socket is a
+/// task of its own.
+async fn become_socket<S: Transport>(upgrade: OnUpgrade, place: Place, connection: &Connection) {
+    let Ok(Ok(upgraded)) = timeout_at(connection.due, upgrade).await else {
+        return debug!("an upgrade did not complete");
+    };
+    let parts = upgraded.downcast::<TokioIo<S>>().ok().expect("the connection was served on this transport");
+    connection.listening.sockets.open(parts.io.into_inner(), parts.read_buf, place);
+}
+
+/// An answer's body, of which each part that goes counts as a sign of life.
+struct Moving {
+    body: Full<Bytes>,
+    connection: Arc<Connection>,
+}
+
+impl Body for Moving {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.connection.moves();
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
