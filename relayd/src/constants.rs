@@ -67,6 +67,9 @@ pub const RECARRY_WINDOW: Duration = Duration::from_secs(5);
 
 /// Largest message from a node or an ingress, in bytes.
 pub const NODE_MESSAGE_LIMIT: usize = 16 << 20;
+/// Longest frame to a node, in bytes: a TLS record. A longer message is sent in several, so that a socket
+/// that once carried a large push keeps no buffer of that size.
+pub const NODE_FRAME: usize = 16 << 10;
 /// Largest message from Cloudly, in bytes.
 pub const CLOUDLY_MESSAGE_LIMIT: usize = 100 << 20;
 /// Messages that may wait for one node socket to take them.

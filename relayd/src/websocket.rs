@@ -22,11 +22,20 @@ use tokio_tungstenite::{
     tungstenite::{
         Error, Message, Utf8Bytes,
         error::{CapacityError, ProtocolError},
-        protocol::{CloseFrame, WebSocketConfig, frame::coding::CloseCode},
+        protocol::{
+            CloseFrame, WebSocketConfig,
+            frame::{
+                Frame,
+                coding::{CloseCode, Data, OpCode},
+            },
+        },
     },
 };
 
 use crate::constants::CLOSE_BUDGET;
+
+/// What a frame costs beside its payload, and an answer to a ping beside it, in bytes.
+const WRITE_OVERHEAD: usize = 256;
 
 /// How a kind of socket is held.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +49,9 @@ pub struct Limits {
     /// Silence after which the peer is pinged, and again after which the socket is closed. It also
     /// bounds how long one message may take to be sent.
     pub silence: Duration,
+    /// Longest frame that is sent, in bytes: a longer message goes out in several. The library keeps what
+    /// its longest frame needed for as long as the socket lives.
+    pub frame: usize,
 }
 
 impl Limits {
@@ -48,7 +60,9 @@ impl Limits {
         WebSocketConfig::default()
             .read_buffer_size(4 << 10)
             .write_buffer_size(0)
-            .max_write_buffer_size(usize::MAX)
+            // One frame is written at a time; without a bound the library would keep an answer to each ping
+            // of a peer that does not read.
+            .max_write_buffer_size(self.frame.saturating_add(WRITE_OVERHEAD))
             .max_message_size(Some(self.message))
             .max_frame_size(Some(self.message))
     }
@@ -185,7 +199,7 @@ where
     let (pings, pinged) = mpsc::channel(1);
     let ended = tokio::select! {
         ended = receive(stream, limits, &mut receiver, pings) => ended,
-        ended = send(&mut sink, queue, pinged, &bytes, limits.silence) => ended,
+        ended = send(&mut sink, queue, pinged, &bytes, limits) => ended,
         () = reached(standing, Standing::HungUp) => Ended::Hangup,
     };
     // A close is an offer: it is bounded, and a socket that failed takes none.
@@ -253,17 +267,18 @@ async fn send<S: AsyncRead + AsyncWrite + Unpin>(
     mut queue: mpsc::Receiver<Utf8Bytes>,
     mut pings: mpsc::Receiver<()>,
     bytes: &AtomicUsize,
-    budget: Duration,
+    limits: Limits,
 ) -> Ended {
     loop {
-        let (message, length) = tokio::select! {
+        let message = tokio::select! {
             text = queue.recv() => match text {
-                Some(text) => { let length = text.len(); (Message::Text(text), length) }
+                Some(text) => Message::Text(text),
                 None => return Ended::Hangup,
             },
-            Some(()) = pings.recv() => (Message::Ping(Bytes::new()), 0),
+            Some(()) = pings.recv() => Message::Ping(Bytes::new()),
         };
-        let sent = timeout(budget, sink.send(message)).await;
+        let length = if message.is_text() { message.len() } else { 0 };
+        let sent = timeout(limits.silence, send_message(sink, message, limits.frame)).await;
         bytes.fetch_sub(length, Ordering::Relaxed);
         match sent {
             Ok(Ok(())) => {}
@@ -271,6 +286,29 @@ async fn send<S: AsyncRead + AsyncWrite + Unpin>(
             Err(_) => return Ended::NotReading,
         }
     }
+}
+
+/// Sends a message, a long text in frames of at most `longest` bytes (RFC 6455, section 5.4). Answers to
+/// pings that the peer has not taken yet go first, so that each frame finds room.
+async fn send_message<S: AsyncRead + AsyncWrite + Unpin>(
+    sink: &mut SplitSink<WebSocketStream<S>, Message>,
+    message: Message,
+    longest: usize,
+) -> Result<(), Error> {
+    sink.flush().await?;
+    let text = match message {
+        Message::Text(text) if text.len() > longest => text,
+        message => return sink.send(message).await,
+    };
+    let mut rest = Bytes::from(text);
+    let mut kind = Data::Text;
+    while !rest.is_empty() {
+        let part = rest.split_to(rest.len().min(longest));
+        let frame = Frame::message(part, OpCode::Data(kind), rest.is_empty());
+        sink.send(Message::Frame(frame)).await?;
+        kind = Data::Continue;
+    }
+    Ok(())
 }
 
 fn class(error: &Error) -> Ended {
@@ -284,65 +322,4 @@ fn class(error: &Error) -> Ended {
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::io::duplex;
-    use tokio_tungstenite::tungstenite::protocol::Role;
-
-    use super::*;
-
-    const LIMITS: Limits =
-        Limits { message: 1 << 20, queue: 64, queue_bytes: 1 << 20, silence: Duration::from_secs(30) };
-
-    struct Deaf;
-
-    impl Receiver for Deaf {
-        async fn envelope(&mut self, _: Envelope, _: usize) -> bool {
-            true
-        }
-
-        fn malformed(&mut self, _: Malformed) {}
-    }
-
-    /// START-24: what was queued before the outlet was dropped reaches the peer, every time.
-    #[tokio::test]
-    async fn a_dropped_outlet_loses_nothing_that_was_queued() {
-        for round in 0..200 {
-            let (ours, theirs) = duplex(64 << 10);
-            let ours = WebSocketStream::from_raw_socket(ours, Role::Server, Some(LIMITS.config())).await;
-            let mut theirs = WebSocketStream::from_raw_socket(theirs, Role::Client, None).await;
-            let (outlet, inlet) = queue(LIMITS);
-            assert!(outlet.send("first".into()) && outlet.send("last".into()));
-            drop(outlet);
-            let running = tokio::spawn(run(ours, inlet, LIMITS, Deaf));
-            let mut seen = Vec::new();
-            while let Some(Ok(Message::Text(text))) = theirs.next().await {
-                seen.push(text.to_string());
-            }
-            assert_eq!(seen, ["first", "last"], "round {round}");
-            drop(theirs);
-            running.await.unwrap();
-        }
-    }
-
-    /// A peer that closes gets its close answered.
-    #[tokio::test]
-    async fn a_peer_s_close_is_answered() {
-        let (ours, theirs) = duplex(64 << 10);
-        let ours = WebSocketStream::from_raw_socket(ours, Role::Server, Some(LIMITS.config())).await;
-        let mut theirs = WebSocketStream::from_raw_socket(theirs, Role::Client, None).await;
-        let (_outlet, inlet) = queue(LIMITS);
-        let running = tokio::spawn(run(ours, inlet, LIMITS, Deaf));
-        theirs.close(None).await.unwrap();
-        assert!(matches!(theirs.next().await, None | Some(Ok(Message::Close(_)))));
-        assert_eq!(running.await.unwrap(), Ended::Closed);
-    }
-
-    /// A full queue refuses, and counts only what it took.
-    #[tokio::test]
-    async fn a_full_queue_takes_nothing_more() {
-        let (outlet, _inlet) = queue(Limits { queue_bytes: 10, ..LIMITS });
-        assert!(outlet.send("12345678".into()));
-        assert!(!outlet.send("123".into()));
-        assert!(outlet.send("12".into()), "what was refused is not counted");
-    }
-}
+mod tests;

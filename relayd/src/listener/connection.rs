@@ -236,3 +236,6 @@ impl Body for Moving {
         self.body.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests;

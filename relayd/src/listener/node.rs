@@ -18,7 +18,8 @@ use tracing::{debug, warn};
 use super::{connection::Transport, line_budget::LineBudget, places::Place};
 use crate::{
     constants::{
-        NODE_INBOUND_BYTES, NODE_MESSAGE_LIMIT, NODE_PING, NODE_QUEUE, NODE_QUEUE_BYTES, UNREGISTERED,
+        NODE_FRAME, NODE_INBOUND_BYTES, NODE_MESSAGE_LIMIT, NODE_PING, NODE_QUEUE, NODE_QUEUE_BYTES,
+        UNREGISTERED,
     },
     forwarder::Socket,
     websocket::{self, Limits, Outlet, Receiver},
@@ -29,6 +30,7 @@ const LIMITS: Limits = Limits {
     queue: NODE_QUEUE,
     queue_bytes: NODE_QUEUE_BYTES,
     silence: NODE_PING,
+    frame: NODE_FRAME,
 };
 
 /// What a socket of the listener reports.

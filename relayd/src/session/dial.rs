@@ -32,6 +32,8 @@ pub const LIMITS: Limits = Limits {
     queue: CLOUDLY_QUEUE,
     queue_bytes: CLOUDLY_QUEUE_BYTES,
     silence: SESSION_PING,
+    // One socket, which the bodies of all nodes go over.
+    frame: usize::MAX,
 };
 
 /// One address is tried this long before the next.

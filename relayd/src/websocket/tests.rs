@@ -1,0 +1,187 @@
+//! The socket and its peer over a pipe in memory, on a clock that does not run by itself.
+
+use tokio::{
+    io::{DuplexStream, duplex},
+    time::Instant,
+};
+use tokio_tungstenite::tungstenite::protocol::Role;
+
+use super::*;
+
+const LIMITS: Limits = Limits {
+    message: 1 << 20,
+    queue: 64,
+    queue_bytes: 1 << 20,
+    silence: Duration::from_secs(30),
+    frame: 1000,
+};
+
+struct Deaf;
+
+impl Receiver for Deaf {
+    async fn envelope(&mut self, _: Envelope, _: usize) -> bool {
+        true
+    }
+
+    fn malformed(&mut self, _: Malformed) {}
+}
+
+/// START-24: what was queued before the outlet was dropped reaches the peer, every time.
+#[tokio::test]
+async fn a_dropped_outlet_loses_nothing_that_was_queued() {
+    for round in 0..200 {
+        let (ours, theirs) = duplex(64 << 10);
+        let ours = WebSocketStream::from_raw_socket(ours, Role::Server, Some(LIMITS.config())).await;
+        let mut theirs = WebSocketStream::from_raw_socket(theirs, Role::Client, None).await;
+        let (outlet, inlet) = queue(LIMITS);
+        assert!(outlet.send("first".into()) && outlet.send("last".into()));
+        drop(outlet);
+        let running = tokio::spawn(run(ours, inlet, LIMITS, Deaf));
+        let mut seen = Vec::new();
+        while let Some(Ok(Message::Text(text))) = theirs.next().await {
+            seen.push(text.to_string());
+        }
+        assert_eq!(seen, ["first", "last"], "round {round}");
+        drop(theirs);
+        running.await.unwrap();
+    }
+}
+
+/// A peer that closes gets its close answered.
+#[tokio::test]
+async fn a_peer_s_close_is_answered() {
+    let (ours, theirs) = duplex(64 << 10);
+    let ours = WebSocketStream::from_raw_socket(ours, Role::Server, Some(LIMITS.config())).await;
+    let mut theirs = WebSocketStream::from_raw_socket(theirs, Role::Client, None).await;
+    let (_outlet, inlet) = queue(LIMITS);
+    let running = tokio::spawn(run(ours, inlet, LIMITS, Deaf));
+    theirs.close(None).await.unwrap();
+    assert!(matches!(theirs.next().await, None | Some(Ok(Message::Close(_)))));
+    assert_eq!(running.await.unwrap(), Ended::Closed);
+}
+
+/// A full queue refuses, and counts only what it took.
+#[tokio::test]
+async fn a_full_queue_takes_nothing_more() {
+    let (outlet, _inlet) = queue(Limits { queue_bytes: 10, ..LIMITS });
+    assert!(outlet.send("12345678".into()));
+    assert!(!outlet.send("123".into()));
+    assert!(outlet.send("12".into()), "what was refused is not counted");
+}
+
+type Ends = (WebSocketStream<DuplexStream>, WebSocketStream<DuplexStream>);
+
+/// This side's socket and the peer's.
+async fn pair() -> Ends {
+    let (ours, theirs) = duplex(4 << 10);
+    let ours = WebSocketStream::from_raw_socket(ours, Role::Server, Some(LIMITS.config())).await;
+    (ours, WebSocketStream::from_raw_socket(theirs, Role::Client, None).await)
+}
+
+/// A half-open socket: its peer vanished without a word. It is pinged after the silence, and ends after
+/// the second one.
+#[tokio::test(start_paused = true)]
+async fn a_vanished_peer_is_pinged_and_then_given_up() {
+    let (ours, mut theirs) = pair().await;
+    let (_outlet, inlet) = queue(LIMITS);
+    let begin = Instant::now();
+    let running = tokio::spawn(run(ours, inlet, LIMITS, Deaf));
+    assert_eq!(theirs.next().await.unwrap().unwrap(), Message::Ping(Bytes::new()));
+    assert_eq!(begin.elapsed(), LIMITS.silence);
+    // Read and never answered: the pong stays in the peer's buffer until it reads or writes again.
+    assert_eq!(running.await.unwrap(), Ended::Silent);
+    assert_eq!(begin.elapsed(), 2 * LIMITS.silence);
+}
+
+/// A peer that answers pings, and says nothing else, is kept; once it stops it is not.
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_answers_pings_is_kept() {
+    let (ours, mut theirs) = pair().await;
+    let (_outlet, inlet) = queue(LIMITS);
+    let begin = Instant::now();
+    let running = tokio::spawn(run(ours, inlet, LIMITS, Deaf));
+    for round in 1..=20 {
+        assert_eq!(theirs.next().await.unwrap().unwrap(), Message::Ping(Bytes::new()));
+        assert_eq!(begin.elapsed(), round * LIMITS.silence);
+        theirs.flush().await.unwrap();
+        assert!(!running.is_finished());
+    }
+    drop(theirs);
+    assert_eq!(running.await.unwrap(), Ended::Closed);
+}
+
+/// A peer that does not read: the send is given up, and what is queued behind it is dropped with it.
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_does_not_read_is_given_up() {
+    let (ours, mut theirs) = pair().await;
+    let (outlet, inlet) = queue(LIMITS);
+    let begin = Instant::now();
+    let running = tokio::spawn(run(ours, inlet, LIMITS, Deaf));
+    assert!(outlet.send("x".repeat(100_000)));
+    // It goes on sending, so it is not silent.
+    let chatter = async {
+        loop {
+            let _ = theirs.feed(Message::Pong(Bytes::new())).await;
+            let _ = theirs.flush().await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    let ended = tokio::select! { ended = running => ended.unwrap(), () = chatter => unreachable!() };
+    assert_eq!((ended, begin.elapsed()), (Ended::NotReading, LIMITS.silence));
+    assert!(outlet.ended());
+}
+
+/// A long message arrives whole, also where a frame ends within a character.
+#[tokio::test]
+async fn a_long_message_is_sent_in_frames_and_arrives_whole() {
+    for length in [1, 999, 1000, 1001, 2000, 50_001] {
+        let (ours, mut theirs) = pair().await;
+        let (outlet, inlet) = queue(LIMITS);
+        let running = tokio::spawn(run(ours, inlet, LIMITS, Deaf));
+        let text: String = "xé".chars().cycle().take(length).collect();
+        assert!(outlet.send(text.clone()) && outlet.send("next".to_owned()));
+        drop(outlet);
+        assert_eq!(theirs.next().await.unwrap().unwrap(), Message::text(text), "{length}");
+        assert_eq!(theirs.next().await.unwrap().unwrap(), Message::text("next"));
+        drop(theirs);
+        running.await.unwrap();
+    }
+}
+
+/// Pings without end are answered as far as the peer reads, and wait nowhere.
+#[tokio::test]
+async fn a_flood_of_pings_is_bounded_by_what_the_peer_reads() {
+    let (ours, mut theirs) = pair().await;
+    let (outlet, inlet) = queue(LIMITS);
+    let running = tokio::spawn(run(ours, inlet, LIMITS, Deaf));
+    for number in 0..20_000_u32 {
+        theirs.feed(Message::Ping(Bytes::copy_from_slice(&number.to_be_bytes()))).await.unwrap();
+    }
+    theirs.flush().await.unwrap();
+    assert!(outlet.send("still here".to_owned()));
+    let mut pongs = 0;
+    loop {
+        match theirs.next().await.unwrap().unwrap() {
+            Message::Pong(_) => pongs += 1,
+            Message::Text(text) => break assert_eq!(text, "still here"),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(pongs < 2000, "{pongs} answers were kept for a peer that did not read");
+    drop(theirs);
+    running.await.unwrap();
+}
+
+/// The owner's word that the peer is proven is heard once, and a hangup after it too.
+#[tokio::test]
+async fn a_proven_peer_can_still_be_hung_up() {
+    let (ours, _theirs) = pair().await;
+    let (outlet, inlet) = queue(LIMITS);
+    let proven = inlet.proven();
+    let running = tokio::spawn(run(ours, inlet, LIMITS, Deaf));
+    outlet.prove();
+    proven.await;
+    outlet.hangup();
+    outlet.prove();
+    assert_eq!(running.await.unwrap(), Ended::Hangup);
+}
