@@ -1,7 +1,7 @@
 //! The relay's one server: TLS on the socket that the supervisor bound, HTTP/1.1 and h2, one kind of
 //! upgrade and the pulls; everything else is refused by name (LIS-01, LIS-03, LIS-05, LIS-06).
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use coreflow_ipc::sys::{self, Errno};
 use rustls::ServerConfig;
@@ -13,6 +13,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, info, warn};
 
+use admission::Source;
 use line_budget::LineBudget;
 
 mod admission;
@@ -45,20 +46,25 @@ pub async fn serve(
         gates: places::Gates::new(capacity),
         sockets: Arc::new(Sockets::new(events)),
     });
+    let take = |stream, source| {
+        if let Ok(place) = listening.gates.handshakes.take(source) {
+            tokio::spawn(connection::serve(stream, source, place, Arc::clone(&listening)));
+        }
+    };
+    tokio::select! {
+        biased;
+        _ = stop.wait_for(|stop| *stop) => {}
+        () = accept(async || listener.accept().await, take) => {}
+    }
+}
+
+/// Hands each connection that `next` gives to `take`. What fails for one connection is passed over; what
+/// fails for want of something waits, and is tried again.
+async fn accept<S>(next: impl AsyncFn() -> io::Result<(S, SocketAddr)>, mut take: impl FnMut(S, Source)) {
     let failures = LineBudget::default();
     loop {
-        let accepted = tokio::select! {
-            biased;
-            _ = stop.wait_for(|stop| *stop) => return,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((stream, address)) => {
-                let source = admission::Source::from(address.ip());
-                if let Ok(place) = listening.gates.handshakes.take(source) {
-                    tokio::spawn(connection::serve(stream, source, place, Arc::clone(&listening)));
-                }
-            }
+        match next().await {
+            Ok((stream, address)) => take(stream, Source::from(address.ip())),
             Err(error) => {
                 if let Some(errno) = wanting(&error) {
                     if let Some(suppressed) = failures.admit() {
@@ -89,4 +95,38 @@ fn wanting(error: &io::Error) -> Option<Errno> {
         Errno::ENETUNREACH,
     ];
     (!of_the_connection.contains(&errno)).then_some(errno)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use tokio::time::{Instant, timeout};
+
+    use super::*;
+
+    /// Without descriptors, of this process or of the host, accepting waits and is tried again, for as long
+    /// as it takes; a connection that ended in the backlog delays nobody.
+    #[tokio::test(start_paused = true)]
+    async fn a_full_table_of_descriptors_costs_a_wait_and_nothing_else() {
+        let address = SocketAddr::from(([192, 0, 2, 1], 7));
+        let failed = |errno: Errno| Err(io::Error::from_raw_os_error(errno as i32));
+        let mut script = vec![Ok(("last", address)), failed(Errno::ECONNABORTED), Ok(("first", address))];
+        for errno in [Errno::EMFILE, Errno::ENFILE, Errno::ENOBUFS, Errno::ENOMEM] {
+            script.extend((0..25).map(|_| failed(errno)));
+        }
+        let script = RefCell::new(script);
+        let next = async || {
+            let next = script.borrow_mut().pop();
+            match next {
+                Some(next) => next,
+                None => std::future::pending().await,
+            }
+        };
+        let (begin, taken) = (Instant::now(), RefCell::new(Vec::new()));
+        let accepting = accept(next, |name, source| taken.borrow_mut().push((name, source, begin.elapsed())));
+        assert!(timeout(Duration::from_secs(60), accepting).await.is_err(), "it never gives up");
+        let (source, waited) = (Source::from(address.ip()), 100 * ACCEPT_PAUSE);
+        assert_eq!(*taken.borrow(), [("first", source, waited), ("last", source, waited)]);
+    }
 }

@@ -6,7 +6,8 @@
 //! does by itself, then how a test makes it differ.
 //!
 //! - [`cloudly`]: a loopback Cloudly, [`pallet`]: a Pallet node, [`ingress`]: the cluster ingress,
-//!   [`raw_socket`] and [`https`]: clients without manners, [`silent`]: a port that answers no dial.
+//!   [`raw_socket`] and [`https`]: clients without manners, [`stranger`]: who only takes places,
+//!   [`silent`]: a port that answers no dial, [`black_hole`]: a network that is gone.
 //! - [`relay`]: the real `coreflow` as a unit would start it, [`binaries`]: the build of it.
 //! - [`processes`] and [`sockets`]: what the kernel shows of it.
 //! - [`control`]: the control socket, over `coreflowctl` and without it.
@@ -18,6 +19,7 @@
 pub mod authority;
 pub mod bench;
 pub mod binaries;
+pub mod black_hole;
 pub mod carrier;
 pub mod cloudly;
 pub mod control;
@@ -37,6 +39,7 @@ pub mod processes;
 pub mod raw_socket;
 pub mod relay;
 pub mod sockets;
-pub mod soak;
 pub mod silent;
+pub mod soak;
+pub mod stranger;
 pub mod waiting;

@@ -8,6 +8,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
 use crate::dial::{DialFailure, Target, websocket};
 use crate::waiting::{Late, within};
@@ -55,6 +57,11 @@ impl RawSocket {
         Ok(Self { socket: websocket(target, path, headers).await? })
     }
 
+    /// A client on a socket that is open.
+    pub fn over(socket: WebSocketStream<TlsStream<TcpStream>>) -> Self {
+        Self { socket }
+    }
+
     /// Sends a text frame. Whether the peer is still there, the next read tells.
     pub async fn send_text(&mut self, text: impl Into<String>) {
         self.send(Message::text(text.into())).await;
@@ -63,6 +70,17 @@ impl RawSocket {
     /// Sends a binary frame.
     pub async fn send_binary(&mut self, bytes: Vec<u8>) {
         self.send(Message::binary(bytes)).await;
+    }
+
+    /// Sends one text message in as many frames as there are parts.
+    pub async fn send_parts(&mut self, parts: &[&[u8]]) {
+        let mut kind = Data::Text;
+        for (at, part) in parts.iter().enumerate() {
+            let last = at + 1 == parts.len();
+            let frame = Frame::message(part.to_vec(), OpCode::Data(kind), last);
+            self.send(Message::Frame(frame)).await;
+            kind = Data::Continue;
+        }
     }
 
     /// Sends a ping.

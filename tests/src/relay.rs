@@ -65,6 +65,8 @@ pub struct RelaySetup {
     pub host_name: String,
     /// The directory of the executables; `None` is the one they were built into.
     pub executables: Option<PathBuf>,
+    /// The limit of open files that it is started under, where that is not the test's own.
+    pub open_files: Option<u32>,
     authority: Authority,
 }
 
@@ -89,6 +91,7 @@ impl RelaySetup {
             port,
             host_name: "relay.localhost.test".to_owned(),
             executables: None,
+            open_files: None,
             authority: authority.clone(),
         }
     }
@@ -230,7 +233,16 @@ impl Relay {
         let control =
             control_socket.iter().flat_map(|path| [OsStr::new("--control-socket"), path.as_os_str()]);
         let executables = setup.executables.as_deref().unwrap_or_else(|| binaries());
-        let mut child = Command::new(executables.join("coreflow"))
+        let program = executables.join("coreflow");
+        let mut command = match setup.open_files {
+            None => Command::new(program),
+            Some(most) => {
+                let mut shell = Command::new("/bin/sh");
+                shell.args(["-c", "ulimit -n \"$0\" && exec \"$@\"", &most.to_string()]).arg(program);
+                shell
+            }
+        };
+        let mut child = command
             .args(&setup.arguments)
             .args(control)
             .current_dir(home.path())

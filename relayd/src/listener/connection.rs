@@ -207,7 +207,8 @@ async fn become_socket<S: Transport>(upgrade: OnUpgrade, place: Place, connectio
         return debug!("an upgrade did not complete");
     };
     let parts = upgraded.downcast::<TokioIo<S>>().ok().expect("the connection was served on this transport");
-    connection.listening.sockets.open(parts.io.into_inner(), parts.read_buf, place);
+    // Boxed, so that moving it from stage to stage of the socket's task takes no room in each.
+    connection.listening.sockets.open(Box::new(parts.io.into_inner()), parts.read_buf, place);
 }
 
 /// An answer's body, of which each part that goes counts as a sign of life.

@@ -91,7 +91,9 @@ async fn run<S: Transport>(sockets: Arc<Sockets>, stream: S, read: Bytes, mut pl
         return;
     }
     let (lost, config) = (place.lost(), Some(LIMITS.config()));
-    let stream = WebSocketStream::from_partially_read(stream, read.into(), Role::Server, config).await;
+    // Copied, since what is empty here may still hold the buffer of the request's head.
+    let stream = WebSocketStream::from_partially_read(stream, read.to_vec(), Role::Server, config).await;
+    drop(read);
     let receiver = FromNode { socket, sockets: Arc::clone(&sockets) };
     let unregistered = async {
         if timeout(UNREGISTERED, proven).await.is_ok() {
@@ -126,5 +128,30 @@ impl Receiver for FromNode {
         if let Some(suppressed) = self.sockets.malformed.admit() {
             warn!(socket = self.socket, class = %malformed, suppressed, "a node sent what is no request; it got no answer");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use tokio::io::{DuplexStream, duplex};
+
+    use super::*;
+    use crate::listener::{
+        admission::Source,
+        places::{Capacity, Gates},
+    };
+
+    /// Ten thousand sockets are idle most of the time: what each costs beside its buffers is bounded.
+    #[tokio::test]
+    async fn the_task_of_a_socket_is_small() {
+        let gates = Gates::new(Capacity { handshakes: 1, pulls: 1, nodes: 1 });
+        let place = gates.nodes.take(Source::from(IpAddr::from([192, 0, 2, 1]))).unwrap();
+        let (events, _received) = mpsc::channel(1);
+        let stream: Box<DuplexStream> = Box::new(duplex(1).0);
+        let task = run(Arc::new(Sockets::new(events)), stream, Bytes::new(), place);
+        let size = size_of_val(&task);
+        assert!(size <= 4 << 10, "{size} bytes");
     }
 }
