@@ -6,7 +6,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use coreflow_ipc::sys::{self, Errno};
 use rustls::ServerConfig;
 use tokio::{
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     sync::{mpsc, watch},
     time::sleep,
 };
@@ -54,16 +54,31 @@ pub async fn serve(
     tokio::select! {
         biased;
         _ = stop.wait_for(|stop| *stop) => {}
-        () = accept(async || listener.accept().await, take) => {}
+        () = accept(&listener, take) => {}
     }
 }
 
-/// Hands each connection that `next` gives to `take`. What fails for one connection is passed over; what
+/// Where connections come from.
+trait Dials {
+    type Stream;
+
+    fn next(&self) -> impl Future<Output = io::Result<(Self::Stream, SocketAddr)>> + Send;
+}
+
+impl Dials for TcpListener {
+    type Stream = TcpStream;
+
+    async fn next(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        self.accept().await
+    }
+}
+
+/// Hands each connection to `take`. What fails for one connection is passed over; what
 /// fails for want of something waits, and is tried again.
-async fn accept<S>(next: impl AsyncFn() -> io::Result<(S, SocketAddr)>, mut take: impl FnMut(S, Source)) {
+async fn accept<D: Dials>(dials: &D, take: impl Fn(D::Stream, Source)) {
     let failures = LineBudget::default();
     loop {
-        match next().await {
+        match dials.next().await {
             Ok((stream, address)) => take(stream, Source::from(address.ip())),
             Err(error) => {
                 if let Some(errno) = wanting(&error) {
@@ -99,11 +114,26 @@ fn wanting(error: &io::Error) -> Option<Errno> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
+    use std::{cell::RefCell, sync::Mutex};
 
     use tokio::time::{Instant, timeout};
 
     use super::*;
+
+    /// What happens at a socket, last first; then nothing.
+    struct Script(Mutex<Vec<io::Result<(&'static str, SocketAddr)>>>);
+
+    impl Dials for Script {
+        type Stream = &'static str;
+
+        async fn next(&self) -> io::Result<(&'static str, SocketAddr)> {
+            let next = self.0.lock().unwrap().pop();
+            match next {
+                Some(next) => next,
+                None => std::future::pending().await,
+            }
+        }
+    }
 
     /// Without descriptors, of this process or of the host, accepting waits and is tried again, for as long
     /// as it takes; a connection that ended in the backlog delays nobody.
@@ -115,16 +145,10 @@ mod tests {
         for errno in [Errno::EMFILE, Errno::ENFILE, Errno::ENOBUFS, Errno::ENOMEM] {
             script.extend((0..25).map(|_| failed(errno)));
         }
-        let script = RefCell::new(script);
-        let next = async || {
-            let next = script.borrow_mut().pop();
-            match next {
-                Some(next) => next,
-                None => std::future::pending().await,
-            }
-        };
+        let script = Script(Mutex::new(script));
         let (begin, taken) = (Instant::now(), RefCell::new(Vec::new()));
-        let accepting = accept(next, |name, source| taken.borrow_mut().push((name, source, begin.elapsed())));
+        let accepting =
+            accept(&script, |name, source| taken.borrow_mut().push((name, source, begin.elapsed())));
         assert!(timeout(Duration::from_secs(60), accepting).await.is_err(), "it never gives up");
         let (source, waited) = (Source::from(address.ip()), 100 * ACCEPT_PAUSE);
         assert_eq!(*taken.borrow(), [("first", source, waited), ("last", source, waited)]);

@@ -206,7 +206,7 @@ async fn become_socket<S: Transport>(upgrade: OnUpgrade, place: Place, connectio
     let Ok(Ok(upgraded)) = timeout_at(connection.due, upgrade).await else {
         return debug!("an upgrade did not complete");
     };
-    let parts = upgraded.downcast::<TokioIo<S>>().ok().expect("the connection was served on this transport");
+    let parts = upgraded.downcast::<TokioIo<S>>().expect("the connection was served on this transport");
     // Boxed, so that moving it from stage to stage of the socket's task takes no room in each.
     connection.listening.sockets.open(Box::new(parts.io.into_inner()), parts.read_buf, place);
 }
