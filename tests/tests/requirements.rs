@@ -9,7 +9,21 @@ use std::{
 };
 
 /// The completed areas and how many requirements each has.
-const COMPLETE: [(&str, usize); 3] = [("ARC", 24), ("CFG", 49), ("START", 31)];
+const COMPLETE: [(&str, usize); 13] = [
+    ("ARC", 24),
+    ("CFG", 49),
+    ("START", 31),
+    ("SES", 21),
+    ("PROT", 35),
+    ("REG", 67),
+    ("LIS", 28),
+    ("FWD", 39),
+    ("RET", 9),
+    ("LOG", 16),
+    ("OPS", 11),
+    ("ESC", 67),
+    ("ING", 36),
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the workspace").to_owned()
