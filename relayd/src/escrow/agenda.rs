@@ -27,10 +27,11 @@ impl Agenda {
         self.of.insert(node.clone(), (opening, repeat));
     }
 
-    /// The node's next repeat. Its opening stays, also one that has passed and was not looked at yet.
+    /// Another repeat of the node. Its opening and an earlier repeat stay, also where they have passed and
+    /// were not looked at yet.
     pub(super) fn set_repeat(&mut self, node: &Id, at: Duration) {
-        if let Some((opening, _)) = self.of.get(node).copied() {
-            self.set(node, opening, Some(at));
+        if let Some((opening, repeat)) = self.of.get(node).copied() {
+            self.set(node, opening, Some(repeat.map_or(at, |earlier| earlier.min(at))));
         }
     }
 
