@@ -40,6 +40,16 @@ impl Body {
         std::str::from_utf8(&self.0).expect("a body is cut out of valid UTF-8 at JSON borders")
     }
 
+    /// Length of the JSON text in bytes.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is no text; a body that was read has one.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Reads members out of a body that is an object; the error states no value of it.
     pub fn read<'de, T: Deserialize<'de>>(&'de self) -> Result<T, Unreadable> {
         object(self.text()).map_err(|error| Unreadable { column: error.map_or(1, |error| error.column()) })

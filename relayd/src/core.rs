@@ -163,17 +163,15 @@ pub struct Core {
 impl Core {
     /// Goes on from what an earlier relayd of this service left.
     pub fn resume(kept: Kept) -> Self {
-        let (mut readiness, mut escrow, forwarder) =
-            (Readiness::default(), Escrow::default(), Forwarder::default());
+        let mut readiness = Readiness::default();
         if let Some(line) = &kept.parked {
             readiness.park(line.clone());
-            let begin = Now { wall: 0, mono: Duration::ZERO };
-            escrow.handle(escrow::Event::Parked, begin, &forwarder);
         }
+        let escrow = Escrow::resume(kept.parked.is_some());
         Self {
             session: Session::default(),
             registration: Registration::resume(kept),
-            forwarder,
+            forwarder: Forwarder::default(),
             escrow,
             ingress: Ingress::default(),
             continuity: Continuity::default(),
@@ -211,9 +209,9 @@ impl Core {
         self.session.connection() == Some(connection)
     }
 
-    /// Whether a node is carried on `socket`.
+    /// Whether a node is carried on `socket`, or the ingress is bound on it.
     pub fn carries(&self, socket: Socket) -> bool {
-        self.forwarder.carries(socket)
+        self.forwarder.carries(socket) || self.ingress.bound() == Some(socket)
     }
 
     /// Takes an event; `random` draws the jitter of a backoff.

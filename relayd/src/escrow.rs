@@ -152,6 +152,11 @@ impl Escrow {
         [self.agenda.next_deadline(now), self.offers.next_deadline(), look].into_iter().flatten().min()
     }
 
+    /// Whether an answer of a socket is to an offer.
+    pub fn offered(&self, answer: &Answer) -> bool {
+        self.offers.made(answer)
+    }
+
     /// How many runs are held.
     pub fn held(&self) -> usize {
         self.runs.len()

@@ -276,7 +276,7 @@ impl Forwarder {
                 return Err(session_unavailable(0));
             }
         }
-        if self.in_flight.admits(socket, request.body.text().len()) {
+        if self.in_flight.admits(socket, request.body.len()) {
             Ok(())
         } else {
             Err(plain_refusal(TOO_MANY_IN_FLIGHT))
@@ -291,7 +291,7 @@ impl Forwarder {
         now: Now,
         actions: &mut Vec<Action>,
     ) {
-        let bytes = request.body.text().len();
+        let bytes = request.body.len();
         self.in_flight.take(socket, bytes);
         let up = Up { socket, kind, ids: request.ids, arrived: now.mono, bytes };
         let waiting = Waiting { method: request.method, body: request.body, up };

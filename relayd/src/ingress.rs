@@ -133,6 +133,16 @@ impl Ingress {
         self.bound.as_ref().map(|bound| bound.socket)
     }
 
+    /// Whether an answer of Cloudly is to what was sent up from here.
+    pub fn asked_cloudly(&self, answer: &Answer) -> bool {
+        self.up.made(answer)
+    }
+
+    /// Whether an answer of a socket is to what was sent down from here.
+    pub fn asked_socket(&self, answer: &Answer) -> bool {
+        self.down.made(answer)
+    }
+
     /// Takes an event.
     pub fn handle(&mut self, event: Event, now: Now) -> Vec<Action> {
         let mut actions = Vec::new();

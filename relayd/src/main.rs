@@ -18,7 +18,8 @@ fn main() -> ExitCode {
     worker::main(
         Role::Relayd,
         |launch| launch.connect_port.map(Profile::relayd).ok_or(StartError::Arguments),
-        || tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build(),
+        // One thread: a message crosses from a node's socket over the core to Cloudly's without waking another.
+        || tokio::runtime::Builder::new_current_thread().enable_all().build(),
         coreflow_relayd::wiring::serve,
     )
 }

@@ -79,6 +79,11 @@ impl<P: Clone> Pending<P> {
         frame
     }
 
+    /// Whether the answer is to one of these calls, or to one that was: its id is of this hop.
+    pub fn made(&self, answer: &Answer) -> bool {
+        self.ids.number(&answer.correlation).is_some()
+    }
+
     /// Matches an answer that came from where `from` says the call went. `None` for an answer nobody
     /// waits for, and for one that asks to be asked again later.
     pub fn answered(

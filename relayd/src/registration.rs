@@ -165,6 +165,10 @@ impl Registration {
                 Vec::new()
             }
             (Phase::InFlight { again }, Event::Answered(answered)) => self.answered(answered, again, now),
+            // Its connection ended before it was answered (REG-29).
+            (Phase::Idle { session: false, .. }, Event::Answered(Answered::Failed(class))) => {
+                vec![Action::Failed { class }]
+            }
             (Phase::Unlistening { .. }, Event::Tick | Event::Answered(_))
             | (Phase::Idle { .. }, Event::Tick | Event::Listening | Event::Answered(_))
             | (Phase::InFlight { .. }, Event::Tick | Event::Listening) => Vec::new(),

@@ -2,6 +2,7 @@
 //! silent peer is pinged and then closed, a peer that does not read is closed.
 
 use std::{
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -15,7 +16,7 @@ use futures_util::{SinkExt, StreamExt, stream::SplitSink, stream::SplitStream};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::{mpsc, watch},
-    time::timeout,
+    time::{Instant, sleep_until, timeout},
 };
 use tokio_tungstenite::{
     WebSocketStream,
@@ -36,6 +37,10 @@ use crate::constants::CLOSE_BUDGET;
 
 /// What a frame costs beside its payload, and an answer to a ping beside it, in bytes.
 const WRITE_OVERHEAD: usize = 256;
+/// Longest head of a frame, in bytes (RFC 6455, section 5.2).
+const FRAME_HEAD: usize = 14;
+/// Most bytes of messages that go out in one write: one TLS record.
+const BATCH: usize = 16 << 10;
 
 /// How a kind of socket is held.
 #[derive(Debug, Clone, Copy)]
@@ -55,13 +60,19 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Bytes of messages that go out in one write.
+    fn batch(&self) -> usize {
+        self.frame.min(BATCH)
+    }
+
     /// The WebSocket's own settings for these limits.
     pub fn config(&self) -> WebSocketConfig {
         WebSocketConfig::default()
             .read_buffer_size(4 << 10)
-            .write_buffer_size(0)
-            // One frame is written at a time; without a bound the library would keep an answer to each ping
-            // of a peer that does not read.
+            // What is sent is flushed; until then the library gathers it into one write.
+            .write_buffer_size(self.batch())
+            // One batch or frame is written at a time; without a bound the library would keep an answer to
+            // each ping of a peer that does not read.
             .max_write_buffer_size(self.frame.saturating_add(WRITE_OVERHEAD))
             .max_message_size(Some(self.message))
             .max_frame_size(Some(self.message))
@@ -232,16 +243,29 @@ async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
     receiver: &mut impl Receiver,
     pings: mpsc::Sender<()>,
 ) -> Ended {
+    let mut heard = Instant::now();
+    // Moved when it fires, not with each message.
+    let mut silence = pin!(sleep_until(heard + limits.silence));
     let mut pinged = false;
     loop {
-        let Ok(next) = timeout(limits.silence, stream.next()).await else {
-            if pinged {
-                return Ended::Silent;
+        let next = tokio::select! {
+            biased;
+            next = stream.next() => next,
+            () = &mut silence => {
+                if heard + limits.silence > Instant::now() {
+                    silence.as_mut().reset(heard + limits.silence);
+                    continue;
+                }
+                if pinged {
+                    return Ended::Silent;
+                }
+                pinged = true;
+                let _ = pings.try_send(());
+                silence.as_mut().reset(Instant::now() + limits.silence);
+                continue;
             }
-            pinged = true;
-            let _ = pings.try_send(());
-            continue;
         };
+        heard = Instant::now();
         pinged = false;
         let frame = match next {
             None => return Ended::Closed,
@@ -269,37 +293,77 @@ async fn send<S: AsyncRead + AsyncWrite + Unpin>(
     bytes: &AtomicUsize,
     limits: Limits,
 ) -> Ended {
+    let mut left = None;
     loop {
-        let message = tokio::select! {
-            text = queue.recv() => match text {
-                Some(text) => Message::Text(text),
-                None => return Ended::Hangup,
+        let text = match left.take() {
+            Some(text) => Some(text),
+            None => tokio::select! {
+                text = queue.recv() => match text {
+                    Some(text) => Some(text),
+                    None => return Ended::Hangup,
+                },
+                Some(()) = pings.recv() => None,
             },
-            Some(()) = pings.recv() => Message::Ping(Bytes::new()),
         };
-        let length = if message.is_text() { message.len() } else { 0 };
-        let sent = timeout(limits.silence, send_message(sink, message, limits.frame)).await;
-        bytes.fetch_sub(length, Ordering::Relaxed);
-        match sent {
-            Ok(Ok(())) => {}
+        let sending = async {
+            // Answers to pings that the peer has not taken yet go first, so that each frame finds room.
+            sink.flush().await?;
+            let Some(text) = text else {
+                sink.send(Message::Ping(Bytes::new())).await?;
+                return Ok((0, None));
+            };
+            if text.len() > limits.batch() {
+                let length = text.len();
+                send_long(sink, text, limits.frame).await?;
+                return Ok((length, None));
+            }
+            send_batch(sink, text, &mut queue, limits.batch()).await
+        };
+        match timeout(limits.silence, sending).await {
+            Ok(Ok((length, rest))) => {
+                bytes.fetch_sub(length, Ordering::Relaxed);
+                left = rest;
+            }
             Ok(Err(error)) => return class(&error),
             Err(_) => return Ended::NotReading,
         }
     }
 }
 
-/// Sends a message, a long text in frames of at most `longest` bytes (RFC 6455, section 5.4). Answers to
-/// pings that the peer has not taken yet go first, so that each frame finds room.
-async fn send_message<S: AsyncRead + AsyncWrite + Unpin>(
+/// Sends `text` and what waits behind it as one write, `batch` bytes at most; gives how many bytes of the
+/// queue that took, and the message that found no room any more.
+async fn send_batch<S: AsyncRead + AsyncWrite + Unpin>(
     sink: &mut SplitSink<WebSocketStream<S>, Message>,
-    message: Message,
+    text: Utf8Bytes,
+    queue: &mut mpsc::Receiver<Utf8Bytes>,
+    batch: usize,
+) -> Result<(usize, Option<Utf8Bytes>), Error> {
+    let mut taken = text.len();
+    let mut room = batch - text.len();
+    sink.feed(Message::Text(text)).await?;
+    let left = loop {
+        let Ok(text) = queue.try_recv() else { break None };
+        let needed = text.len() + FRAME_HEAD;
+        if needed > room {
+            break Some(text);
+        }
+        room -= needed;
+        taken += text.len();
+        sink.feed(Message::Text(text)).await?;
+    };
+    sink.flush().await?;
+    Ok((taken, left))
+}
+
+/// Sends a long text in frames of at most `longest` bytes (RFC 6455, section 5.4).
+async fn send_long<S: AsyncRead + AsyncWrite + Unpin>(
+    sink: &mut SplitSink<WebSocketStream<S>, Message>,
+    text: Utf8Bytes,
     longest: usize,
 ) -> Result<(), Error> {
-    sink.flush().await?;
-    let text = match message {
-        Message::Text(text) if text.len() > longest => text,
-        message => return sink.send(message).await,
-    };
+    if text.len() <= longest {
+        return sink.send(Message::Text(text)).await;
+    }
     let mut rest = Bytes::from(text);
     let mut kind = Data::Text;
     while !rest.is_empty() {

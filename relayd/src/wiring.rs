@@ -19,6 +19,7 @@ use coreflow_ipc::{
 use fastrand::Rng;
 use tokio::{
     sync::{mpsc, oneshot, watch},
+    task::AbortHandle,
     time::{Instant, Sleep, sleep_until, timeout},
 };
 use tracing::{debug, info, warn};
@@ -79,6 +80,12 @@ pub async fn serve(confined: Confined) -> Result<(), StartError> {
     }
 }
 
+/// A connection to Cloudly from its dial to its end.
+struct Dial {
+    task: AbortHandle,
+    opened: bool,
+}
+
 struct Relayd {
     clock: Clock,
     core: Core,
@@ -87,7 +94,7 @@ struct Relayd {
     peers: Peers,
     cloudly: Option<(Connection, Outlet)>,
     cloudly_behind: bool,
-    dials: BTreeSet<Connection>,
+    dials: BTreeMap<Connection, Dial>,
     serving: Option<Arc<Serving>>,
     nodes: BTreeMap<Socket, Outlet>,
     readers: BTreeMap<u64, oneshot::Sender<Result<Body, CallFailure>>>,
@@ -116,7 +123,7 @@ impl Relayd {
             peers: Peers::default(),
             cloudly: None,
             cloudly_behind: false,
-            dials: BTreeSet::new(),
+            dials: BTreeMap::new(),
             serving: None,
             nodes: BTreeMap::new(),
             readers: BTreeMap::new(),
@@ -256,6 +263,9 @@ impl Relayd {
     async fn session_event(&mut self, event: FromSession) {
         match event {
             FromSession::Opened(connection, outlet) if self.core.is_current(connection) => {
+                if let Some(dial) = self.dials.get_mut(&connection) {
+                    dial.opened = true;
+                }
                 self.cloudly = Some((connection, outlet));
                 self.handle(Event::Session(session::Event::Connected { connection })).await;
             }
@@ -275,6 +285,13 @@ impl Relayd {
     /// within a bound.
     async fn close_sockets(&mut self) {
         self.cloudly = None;
+        // A dial has nothing to say goodbye to.
+        self.dials.retain(|_, dial| {
+            if !dial.opened {
+                dial.task.abort();
+            }
+            dial.opened
+        });
         let mut open: BTreeSet<Socket> = std::mem::take(&mut self.nodes).into_keys().collect();
         let closing = async {
             while !(self.dials.is_empty() && open.is_empty()) {
@@ -324,8 +341,8 @@ impl Relayd {
         match effect {
             Effect::AskIdentity => self.ask_identity(),
             Effect::Dial(connection) => {
-                self.dials.insert(connection);
-                self.dial(connection);
+                let dial = Dial { task: self.dial(connection), opened: false };
+                self.dials.insert(connection, dial);
             }
             Effect::Hangup(connection) => {
                 if let Some((_, outlet)) = self.cloudly.take_if(|(open, _)| *open == connection) {
@@ -400,10 +417,10 @@ impl Relayd {
         });
     }
 
-    fn dial(&self, connection: Connection) {
+    fn dial(&self, connection: Connection) -> AbortHandle {
         let (supervisor, dialer, events) =
             (self.supervisor.clone(), Arc::clone(&self.dialer), self.session.0.clone());
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             let dialled = timeout(DIAL_BUDGET, async {
                 let addresses = supervisor.ask_addresses().await;
                 dialer.dial(&addresses.map_err(|class| DialError::new("dns", class))?).await
@@ -422,6 +439,7 @@ impl Relayd {
             let event = session::Event::Closed { connection };
             let _ = events.send(FromSession::Event(Event::Session(event))).await;
         });
+        task.abort_handle()
     }
 }
 

@@ -16,6 +16,7 @@ use coreflow_ipc::{
 use rustls::ClientConfig;
 use tokio::{
     sync::mpsc,
+    task::AbortHandle,
     time::{Instant, sleep_until},
 };
 use tracing::{debug, error, info, warn};
@@ -117,7 +118,7 @@ pub struct Supervisor {
     answers: (mpsc::Sender<Answered>, mpsc::Receiver<Answered>),
     asks: (mpsc::Sender<Asked>, mpsc::Receiver<Asked>),
     control: Option<ControlSocket>,
-    exchanging: bool,
+    exchanging: Option<AbortHandle>,
     resolving: usize,
     opened: bool,
     stopping: Option<Stopping>,
@@ -153,7 +154,7 @@ impl Supervisor {
             answers: mpsc::channel(EVENT_QUEUE),
             asks: mpsc::channel(CONTROL_CONNECTIONS),
             control: inputs.control,
-            exchanging: false,
+            exchanging: None,
             resolving: 0,
             opened: false,
             stopping: None,
@@ -450,7 +451,10 @@ impl Supervisor {
         let said_stopped = process.has_stopped();
         if role == Role::Relayd {
             self.listener.unserved(mono);
-            self.exchanging = false;
+            // Nobody waits for it any more, and the next relayd asks anew.
+            if let Some(exchange) = self.exchanging.take() {
+                exchange.abort();
+            }
             self.readiness.relayd_ended();
         }
         if let Some(stopping) = &mut self.stopping {

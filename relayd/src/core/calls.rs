@@ -1,7 +1,10 @@
 //! The relay's own calls on its session: why each is made, and what an answer to an announcement
 //! means.
 
-use coreflow_ipc::{messages::relayd::Identity, typedrequest::Body};
+use coreflow_ipc::{
+    messages::relayd::Identity,
+    typedrequest::{Body, UNKNOWN_METHOD},
+};
 use serde_json::value::RawValue;
 
 use super::{Connection, Kind, PROTOCOL_REFUSED, SessionRegistered, compatible, refused_by_cloudly};
@@ -103,6 +106,11 @@ pub(super) fn announced(answered: &Answered) -> Result<(), NotAnnounced> {
         }
         Answered::Refused(error) if error.name() == PROTOCOL_REFUSED => {
             Err(NotAnnounced::Offer(refused_by_cloudly(&error.data)))
+        }
+        // A Cloudly of another age does not know the method: it states no offer (OPS-02).
+        Answered::Refused(error) if error.text == UNKNOWN_METHOD => {
+            let own = Kind::CloudlyClient.own_offer();
+            Err(NotAnnounced::Offer(Disagreement { kind: Kind::CloudlyClient, own, peer: None }))
         }
         Answered::Refused(error) => Err(NotAnnounced::Failed(error.text.clone())),
         Answered::Failed(class) => Err(NotAnnounced::Failed(class.clone())),

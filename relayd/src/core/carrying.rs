@@ -28,11 +28,14 @@ impl Core {
 
     /// Whoever asked on this socket takes the answer; ids of one are never those of another.
     fn socket_answered(&mut self, socket: Socket, answer: Answer, turn: &mut Turn) {
-        if let Some(actions) = self.ingress.socket_answered(socket, answer.clone(), turn.now) {
-            return self.ingress_actions(actions, turn);
+        if self.ingress.asked_socket(&answer) {
+            let actions = self.ingress.socket_answered(socket, answer, turn.now);
+            self.ingress_actions(actions.unwrap_or_default(), turn);
+        } else if self.escrow.offered(&answer) {
+            self.escrow(escrow::Event::NodeAnswered { socket, answer }, turn);
+        } else {
+            self.forward(forwarder::Event::NodeAnswered { socket, answer }, turn);
         }
-        self.escrow(escrow::Event::NodeAnswered { socket, answer: answer.clone() }, turn);
-        self.forward(forwarder::Event::NodeAnswered { socket, answer }, turn);
     }
 
     pub(super) fn socket_closed(&mut self, socket: Socket, turn: &mut Turn) {

@@ -60,12 +60,15 @@ impl Core {
     }
 
     fn answer_of_cloudly(&mut self, answer: Answer, turn: &mut Turn) {
-        if let Some((ended, outcome)) = self.calls.answered(answer.clone(), turn.now, |_| true) {
-            return self.ended(ended, Ok(outcome), turn);
-        }
-        match self.ingress.cloudly_answered(answer.clone(), turn.now) {
-            Some(actions) => self.ingress_actions(actions, turn),
-            None => self.forward(forwarder::Event::Answered(answer), turn),
+        if self.calls.made(&answer) {
+            if let Some((ended, outcome)) = self.calls.answered(answer, turn.now, |_| true) {
+                self.ended(ended, Ok(outcome), turn);
+            }
+        } else if self.ingress.asked_cloudly(&answer) {
+            let actions = self.ingress.cloudly_answered(answer, turn.now);
+            self.ingress_actions(actions.unwrap_or_default(), turn);
+        } else {
+            self.forward(forwarder::Event::Answered(answer), turn);
         }
     }
 }

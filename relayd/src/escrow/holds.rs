@@ -59,7 +59,7 @@ impl Escrow {
         if self.custody == Custody::Stopped {
             return actions.push(arrived.answer(&plain_refusal(UNKNOWN_METHOD)));
         }
-        if arrived.body.text().len() > ESCROW_HOLD_BYTES {
+        if arrived.body.len() > ESCROW_HOLD_BYTES {
             let refused = Refused::Invalid(Invalid("renewals".to_owned()));
             return self.refuse(&arrived, refused, node, actions);
         }

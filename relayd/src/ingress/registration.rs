@@ -53,7 +53,7 @@ impl Ingress {
                 return Err(disagreement.refusal());
             }
         }
-        let bytes = request.body.text().len();
+        let bytes = request.body.len();
         let read = request.body.read::<IngressRegistration>().ok();
         let Some(registration) = read.filter(|_| bytes <= INGRESS_REGISTRATION_BYTES) else {
             return Err(refused(IngressRefused::RegistrationInvalid, actions));

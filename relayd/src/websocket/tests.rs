@@ -1,7 +1,13 @@
 //! The socket and its peer over a pipe in memory, on a clock that does not run by itself.
 
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
 use tokio::{
-    io::{DuplexStream, duplex},
+    io::{DuplexStream, ReadBuf, duplex},
     time::Instant,
 };
 use tokio_tungstenite::tungstenite::protocol::Role;
@@ -184,4 +190,62 @@ async fn a_proven_peer_can_still_be_hung_up() {
     outlet.hangup();
     outlet.prove();
     assert_eq!(running.await.unwrap(), Ended::Hangup);
+}
+
+/// A pipe that counts the writes into it.
+struct Counted {
+    pipe: DuplexStream,
+    writes: Arc<AtomicUsize>,
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_read(cx, into)
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        Pin::new(&mut self.pipe).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_shutdown(cx)
+    }
+}
+
+/// Messages that wait go out together, one TLS record's worth a write, in order and each a frame of its own;
+/// the queue's bytes are given back.
+#[tokio::test]
+async fn what_waits_goes_out_together() {
+    let limits = Limits { frame: 1 << 20, ..LIMITS };
+    let (pipe, theirs) = duplex(1 << 20);
+    let writes = Arc::new(AtomicUsize::new(0));
+    let ours = Counted { pipe, writes: Arc::clone(&writes) };
+    let ours = WebSocketStream::from_raw_socket(ours, Role::Server, Some(limits.config())).await;
+    let mut theirs = WebSocketStream::from_raw_socket(theirs, Role::Client, None).await;
+    let (outlet, inlet) = queue(limits);
+    let messages: Vec<String> = (0..40).map(|number| format!("{number}:{}", "x".repeat(700))).collect();
+    for message in &messages {
+        assert!(outlet.send(message.clone()));
+    }
+    let bytes = Arc::clone(&outlet.bytes);
+    let running = tokio::spawn(run(ours, inlet, limits, Deaf));
+    for message in messages {
+        assert_eq!(theirs.next().await.unwrap().unwrap(), Message::Text(message.into()));
+    }
+    assert_eq!(writes.load(Ordering::Relaxed), 2, "28 KiB in writes of at most 16 KiB");
+    drop(outlet);
+    while theirs.next().await.is_some_and(|message| message.is_ok()) {}
+    assert_eq!(running.await.unwrap(), Ended::Hangup);
+    assert_eq!(bytes.load(Ordering::Relaxed), 0);
 }

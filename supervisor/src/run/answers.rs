@@ -72,18 +72,18 @@ impl Supervisor {
             let answer = Err(IdentityDenied::Parked);
             return self.tell_relayd(ToRelayd::AnswerIdentity { id, answer }, Vec::new());
         }
-        if self.exchanging {
+        if self.exchanging.is_some() {
             return self.fail(Role::Relayd, "it asks for a second identity while one is exchanged");
         }
-        self.exchanging = true;
         let (cloudly, tls, bearer) = (self.cloudly.clone(), Arc::clone(&self.tls), Arc::clone(&self.bearer));
         let (answers, process, clock) = (self.answers.0.clone(), self.relayd_process(), self.clock);
-        tokio::spawn(async move {
+        let exchange = tokio::spawn(async move {
             let now = || clock.now().wall;
             let result = exchange::exchange(&cloudly, &tls, &bearer, ExchangeBounds::default(), now).await;
             let result = result.map(Identity::from);
             let _ = answers.send(Answered::Identity { process, id, result }).await;
         });
+        self.exchanging = Some(exchange.abort_handle());
     }
 
     /// What relayd states costs it its share of the log, like a record.
@@ -164,7 +164,7 @@ impl Supervisor {
     }
 
     fn exchanged(&mut self, id: AskId, result: Result<Identity, ExchangeError>) {
-        self.exchanging = false;
+        self.exchanging = None;
         let failure = result.as_ref().err().map(ToString::to_string);
         self.readiness.exchanged(failure.as_deref());
         self.note_readiness();

@@ -137,6 +137,10 @@ fn a_registration_that_fails_is_made_again() {
     assert_eq!(done, []);
     assert!(warnings(&lines)[0].contains("timeout"), "{lines:?}");
     assert_eq!(request(&script.pass(30_000 * MS)), out(REGISTER, &body(1)));
-    let reconnected = script.reconnect();
+    let (lines, reconnected) = logged(|| script.reconnect());
     assert_eq!(request(&reconnected), out(REGISTER, &body(2)), "REG-15: exactly one");
+    assert!(
+        lines.iter().any(|line| line.contains("registration failed") && line.contains("closed")),
+        "{lines:?}"
+    );
 }

@@ -41,6 +41,24 @@ fn a_read_fails_by_class() {
     assert_eq!(closed, [Did::Dispatchable(false), Did::Answer(2, Err("failed: closed".into()))]);
 }
 
+/// OPS-02, PROT-21, PROT-24: a Cloudly of the reconciler's time does not know the session's method; it is shown
+/// as one that states no offer, and offered to again.
+#[test]
+fn a_cloudly_of_another_age_states_no_offer() {
+    let mut script = Script::resumed(Kept::default());
+    script.session(session::Event::Started);
+    script.identity();
+    let announced = script.session(session::Event::Connected { connection: 1 });
+    let unknown = "There is no available method for this call on the server side";
+    let refused = script.answer(&announced, plain_refusal(unknown));
+    let [Did::Waiting(_), Did::Readiness(lines)] = refused.as_slice() else { panic!("{refused:?}") };
+    assert!(lines[0].contains("states no readable offer"), "{lines:?}");
+    assert_eq!(script.pass(299_999 * MS), []);
+    let again = script.pass(MS);
+    let accepted = script.answer(&again, ok(&format!(r#"{{"protocol":{OFFER}}}"#)));
+    assert_eq!(accepted, [Did::Dispatchable(true), Did::Readiness(vec![])]);
+}
+
 /// PROT-17, PROT-21, PROT-23, PROT-24, PROT-28, PROT-30, START-27: a Cloudly that refuses the offer leaves
 /// the relay waiting on the open socket, not ready, until the offer made again is accepted.
 #[test]
