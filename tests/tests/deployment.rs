@@ -94,6 +94,23 @@ fn the_place_of_the_relay_in_its_cluster_is_stated() {
     }
 }
 
+/// ESC-62, ESC-63, ESC-64, ESC-65, ESC-66: what the escrow covers and what it does not.
+#[test]
+fn what_the_escrow_covers_is_stated() {
+    assert_states(
+        &section("## When Cloudly is away"),
+        &[
+            "an unreachable Cloudly with a reachable internet: a node without a sample of its NTS-qualified clock \
+             accepts no new window",
+            "It extends DNS only: no managed-VPN credential is renewed",
+            "A restart of the relay during an outage loses what it held, and a node that restarts cannot register",
+            "keeps its DNS authority until the last held window ends, at most four hours; until then Cloudly may \
+             not give its addresses and names to anybody else",
+            "Two live relays of a cluster can only offer the same signed renewals, which nodes treat as replays",
+        ],
+    );
+}
+
 /// LIS-21: a changed relay block takes a restart, which is Spark's, and a node follows a moved relay only after
 /// Spark rewrote its identity.
 #[test]

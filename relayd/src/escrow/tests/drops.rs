@@ -112,7 +112,7 @@ fn the_refusals_that_state_another_relay_drop_every_run() {
     }
 }
 
-/// ESC-51, ESC-52, ESC-55, ESC-56: every other answer keeps custody, also one that contains such a name.
+/// ESC-51, ESC-52, ESC-55, ESC-56, ESC-61: every other answer keeps custody, also one that contains such a name.
 #[test]
 fn every_other_answer_keeps_custody() {
     let contained = ENDING.iter().flat_map(|name| {

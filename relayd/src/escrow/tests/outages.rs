@@ -125,7 +125,7 @@ impl Cluster {
     }
 }
 
-/// ESC-01, ESC-26, ESC-28, ESC-30, ESC-34, ESC-35, ESC-45: through six outages of nearly four hours each
+/// ESC-01, ESC-26, ESC-28, ESC-30, ESC-34, ESC-35, ESC-45, ESC-60: through six outages of nearly four hours each
 /// node that answers keeps its lease, with a clock up to 20 s behind and some refusals on the way; one that
 /// answers nothing costs a bounded number of offers.
 #[test]
