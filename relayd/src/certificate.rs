@@ -86,6 +86,15 @@ pub struct Chain {
     pub term: Term,
 }
 
+impl Chain {
+    /// Whether it takes the place of `served` at `wall` (Unix milliseconds): another one that was not issued
+    /// before it, or any other once that has ended.
+    pub fn renews(&self, served: &Self, wall: u64) -> bool {
+        let other = self.certificates != served.certificates;
+        other && (self.term.begins >= served.term.begins || served.term.ends <= wall)
+    }
+}
+
 /// A certificate that passed every check and can be served. Holds the private key: no Debug.
 pub struct Loaded {
     key: Arc<CertifiedKey>,

@@ -43,6 +43,8 @@ pub const SESSION_PROVEN: Duration = Duration::from_secs(20);
 pub const DIAL_BUDGET: Duration = Duration::from_secs(15);
 /// Longest lead of an identity renewal before the identity ends (SES-08).
 pub const RENEWAL_LEAD: Duration = Duration::from_secs(300);
+/// Shortest wait before an identity is renewed, however short its life or wrong this host's clock is.
+pub const RENEWAL_SHORTEST: Duration = Duration::from_secs(1);
 /// An ask of the supervisor that needs the network.
 pub const ASK_BUDGET: Duration = Duration::from_secs(15);
 /// Silence on the Cloudly session after which a ping is sent, and then after which it is closed.
@@ -72,8 +74,9 @@ pub const NODE_MESSAGE_LIMIT: usize = 16 << 20;
 pub const NODE_FRAME: usize = 16 << 10;
 /// Largest message from Cloudly, in bytes.
 pub const CLOUDLY_MESSAGE_LIMIT: usize = 100 << 20;
-/// Messages that may wait for one node socket to take them.
-pub const NODE_QUEUE: usize = 256;
+/// Messages that may wait for one node socket to take them: every answer that may be due at once, and as many
+/// pushes and refusals beside them.
+pub const NODE_QUEUE: usize = 4 * NODE_IN_FLIGHT;
 /// Bytes that may wait for one node socket to take them; one largest push always fits.
 pub const NODE_QUEUE_BYTES: usize = 104 << 20;
 /// Messages that may wait for the Cloudly socket: more than [`FORWARDS_BYTES`] admits, so that the bytes
@@ -89,6 +92,13 @@ pub const EVENTS_AT_ONCE: usize = 32;
 pub const NODE_IN_FLIGHT: usize = 256;
 /// Bytes of one node's requests that may be in flight to Cloudly; one largest message always fits.
 pub const NODE_IN_FLIGHT_BYTES: usize = 32 << 20;
+/// Requests of one socket without a carried node that may be in flight to Cloudly.
+pub const STRANGER_IN_FLIGHT: usize = 8;
+/// Bytes of them.
+pub const STRANGER_IN_FLIGHT_BYTES: usize = 1 << 20;
+/// Bytes of all such sockets together, out of [`FORWARDS_BYTES`]: ten thousand nodes that register at once
+/// fit, and no stranger takes what carried nodes have.
+pub const STRANGERS_BYTES: usize = 32 << 20;
 /// What a forward costs beside its body: the envelope around it, in bytes.
 pub const FORWARD_OVERHEAD: usize = 256;
 /// Bytes of all nodes' requests that may be in flight to Cloudly: half of what may wait for its socket,
@@ -103,6 +113,12 @@ pub const INGRESS_REGISTRATIONS: usize = 1024;
 pub const INGRESS_QUESTIONS: usize = 16;
 /// Bytes of nodes' messages that may wait for the core; beyond it their sockets wait.
 pub const NODE_INBOUND_BYTES: usize = 64 << 20;
+/// How long a socket stays open after its node registered on another one.
+pub const SUPERSEDED_GRACE: Duration = Duration::from_secs(30);
+/// Statements of readiness at once, and then one each second: a peer's offer is cheap to make.
+pub const READINESS_BURST: u32 = 8;
+/// Lines about one hop's refused offers: at most one in this time.
+pub const OFFER_LINES: Duration = Duration::from_secs(10);
 /// Longest time without a look at the clocks: a jump of the wall clock is noticed within it.
 pub const CLOCK_LOOK: Duration = Duration::from_secs(30);
 /// Descriptors that the listener leaves to the session, its dials, the links and what comes and goes.

@@ -2,7 +2,7 @@
 //!
 //! It owns no socket, task, timer or clock; [`crate::wiring`] performs its effects in order.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use coreflow_ipc::{
     messages::relayd::{Identity, Kept, VpnFacts},
@@ -34,10 +34,12 @@ mod carrying;
 mod certificate;
 mod notes;
 mod routing;
+mod stated;
 
 pub use calls::{CallFailure, OwnCall, Read};
 use calls::{Purpose, announced};
 pub use notes::Statement;
+use stated::Stated;
 
 /// What the relay serves, once its listener is open.
 #[derive(Debug, Clone)]
@@ -150,7 +152,9 @@ pub struct Core {
     continuity: Continuity,
     readiness: Readiness,
     /// What this process stated of it; a relayd that resumes parked states that first (PROT-33).
-    stated: Vec<Refusal>,
+    stated: Stated,
+    /// Sockets whose node is carried on another one, and when each is closed; the next one first.
+    superseded: VecDeque<(Duration, Socket)>,
     calls: Pending<Purpose>,
     identity: Option<Identity>,
     served: Option<Served>,
@@ -169,14 +173,15 @@ impl Core {
         }
         let escrow = Escrow::resume(kept.parked.is_some());
         Self {
-            session: Session::default(),
+            session: Session::resume(kept.parked.is_some()),
             registration: Registration::resume(kept),
             forwarder: Forwarder::default(),
             escrow,
             ingress: Ingress::default(),
             continuity: Continuity::default(),
             readiness,
-            stated: Vec::new(),
+            stated: Stated::default(),
+            superseded: VecDeque::new(),
             calls: Pending::default(),
             identity: None,
             served: None,
@@ -198,6 +203,8 @@ impl Core {
             self.certificate_deadline(now),
             self.escrow.next_deadline(now),
             self.ingress.next_deadline(),
+            self.stated.next_deadline(),
+            self.superseded_deadline(),
         ]
         .into_iter()
         .flatten()
@@ -212,6 +219,11 @@ impl Core {
     /// Whether a node is carried on `socket`, or the ingress is bound on it.
     pub fn carries(&self, socket: Socket) -> bool {
         self.forwarder.carries(socket) || self.ingress.bound() == Some(socket)
+    }
+
+    /// Says whether what waits to be sent to Cloudly leaves no room for more of the nodes' requests.
+    pub fn uplink_full(&mut self, full: bool) {
+        self.forwarder.uplink_full(full);
     }
 
     /// Takes an event; `random` draws the jitter of a backoff.
@@ -244,9 +256,7 @@ impl Core {
             }
             Event::Tick => self.tick(&mut turn),
         }
-        let refusals = self.readiness.check();
-        if refusals != self.stated {
-            self.stated.clone_from(&refusals);
+        if let Some(refusals) = self.stated.state(self.readiness.check(), turn.now) {
             turn.effects.push(Effect::Readiness(refusals));
         }
         let in_flight = self.forwarder.pushes_in_flight() + self.ingress.questions_in_flight();
@@ -416,6 +426,7 @@ impl Core {
         self.escrow(escrow::Event::Tick, turn);
         self.ingress(ingress::Event::Tick, turn);
         self.recarry(turn);
+        self.close_superseded(turn);
         self.renew_certificate(turn);
         while let Some(due) = self.calls.due(turn.now) {
             match due {

@@ -3,7 +3,10 @@
 //! The machine answers nothing from memory (FWD-06) and makes no acknowledgement (FWD-23): what it
 //! keeps of a message is its ids, its deadline and, until it is answered, its body.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use coreflow_ipc::{
     now::Now,
@@ -31,7 +34,7 @@ use crate::{
 mod in_flight;
 mod roster;
 
-use in_flight::InFlight;
+use in_flight::{InFlight, Share};
 use roster::Roster;
 
 /// Numbers the sockets of the listener; never used twice in this process.
@@ -100,6 +103,8 @@ pub enum Action {
     OfferRefused(Disagreement),
     /// A node's offer was one that this relay serves (PROT-31).
     OfferServed,
+    /// The socket's node is carried on another one; nothing of it is served any more (FWD-14).
+    Superseded(Socket),
     /// A node acknowledged a projection that it was pushed (FWD-32).
     Acknowledged {
         /// The node.
@@ -150,6 +155,7 @@ struct Up {
     ids: Ids,
     arrived: Duration,
     bytes: usize,
+    share: Share,
 }
 
 /// Whom a push of Cloudly is answered to, and who answers it.
@@ -169,18 +175,41 @@ struct Waiting {
 }
 
 /// The forwarder's state.
-#[derive(Default)]
 pub struct Forwarder {
     session: Option<u64>,
+    uplink_full: bool,
     roster: Roster,
     up: Pending<Up>,
     down: Pending<Down>,
     waiting: BTreeMap<(Duration, u64), Waiting>,
+    waiting_of: BTreeSet<(Socket, Duration, u64)>,
     waits: u64,
     in_flight: InFlight,
 }
 
+impl Default for Forwarder {
+    fn default() -> Self {
+        Self {
+            session: None,
+            uplink_full: false,
+            roster: Roster::default(),
+            up: Pending::of_owners(|up| up.socket),
+            down: Pending::of_owners(|down| down.socket),
+            waiting: BTreeMap::new(),
+            waiting_of: BTreeSet::new(),
+            waits: 0,
+            in_flight: InFlight::default(),
+        }
+    }
+}
+
 impl Forwarder {
+    /// Says whether what waits to be sent to Cloudly leaves no room for more of the nodes' requests: they are
+    /// refused by name until it does.
+    pub fn uplink_full(&mut self, full: bool) {
+        self.uplink_full = full;
+    }
+
     /// When [`Event::Tick`] is due, on the monotonic clock.
     pub fn next_deadline(&self) -> Option<Duration> {
         let waiting = self.waiting.keys().next().map(|(at, _)| *at);
@@ -223,6 +252,7 @@ impl Forwarder {
             Event::Closed { socket } => self.closed(socket, &mut actions),
             Event::SessionUp { count } => {
                 self.session = Some(count);
+                self.waiting_of.clear();
                 for (_, waiting) in std::mem::take(&mut self.waiting) {
                     self.send_up(waiting, &mut actions);
                 }
@@ -276,11 +306,15 @@ impl Forwarder {
                 return Err(session_unavailable(0));
             }
         }
-        if self.in_flight.admits(socket, request.body.len()) {
+        if !self.uplink_full && self.in_flight.admits(socket, request.body.len(), self.share(socket)) {
             Ok(())
         } else {
             Err(plain_refusal(TOO_MANY_IN_FLIGHT))
         }
+    }
+
+    fn share(&self, socket: Socket) -> Share {
+        if self.carries(socket) { Share::Node } else { Share::Stranger }
     }
 
     fn forward(
@@ -292,15 +326,18 @@ impl Forwarder {
         actions: &mut Vec<Action>,
     ) {
         let bytes = request.body.len();
-        self.in_flight.take(socket, bytes);
-        let up = Up { socket, kind, ids: request.ids, arrived: now.mono, bytes };
+        let share = self.share(socket);
+        self.in_flight.take(socket, bytes, share);
+        let up = Up { socket, kind, ids: request.ids, arrived: now.mono, bytes, share };
         let waiting = Waiting { method: request.method, body: request.body, up };
         if self.session.is_some() { self.send_up(waiting, actions) } else { self.wait(waiting) }
     }
 
     fn wait(&mut self, waiting: Waiting) {
         self.waits += 1;
-        self.waiting.insert((waiting.up.arrived + REGISTRATION_WAIT, self.waits), waiting);
+        let until = waiting.up.arrived + REGISTRATION_WAIT;
+        self.waiting_of.insert((waiting.up.socket, until, self.waits));
+        self.waiting.insert((until, self.waits), waiting);
     }
 
     fn send_up(&mut self, waiting: Waiting, actions: &mut Vec<Action>) {
@@ -319,7 +356,7 @@ impl Forwarder {
     }
 
     fn answer_node(&mut self, method: &str, up: &Up, outcome: &Outcome, actions: &mut Vec<Action>) {
-        self.in_flight.give_back(up.socket, up.bytes);
+        self.in_flight.give_back(up.socket, up.bytes, up.share);
         actions.push(Action::SendDown { socket: up.socket, frame: write_answer(method, &up.ids, outcome) });
     }
 
@@ -331,6 +368,7 @@ impl Forwarder {
                 let node = bound.session.node_id.clone();
                 if let Some(tied) = self.roster.register(socket, bound.session, count) {
                     actions.extend(tied.replaced.map(|node| Action::Note(Note::Gone { node })));
+                    actions.extend(tied.superseded.map(Action::Superseded));
                     actions.push(Action::Note(Note::Registered { node }));
                 }
             }
@@ -368,10 +406,14 @@ impl Forwarder {
 
     /// The socket's requests have nobody left to answer; pushes on their way to it are refused.
     fn closed(&mut self, socket: Socket, actions: &mut Vec<Action>) {
-        self.up.end_where(|up| up.socket == socket);
-        self.waiting.retain(|_, waiting| waiting.up.socket != socket);
+        self.up.end_of(socket);
+        let waits = self.waiting_of.range((socket, Duration::ZERO, 0)..=(socket, Duration::MAX, u64::MAX));
+        for wait in waits.copied().collect::<Vec<_>>() {
+            self.waiting_of.remove(&wait);
+            self.waiting.remove(&(wait.1, wait.2));
+        }
         self.in_flight.close(socket);
-        for ended in self.down.end_where(|down| down.socket == socket) {
+        for ended in self.down.end_of(socket) {
             actions.push(answer_cloudly(&ended, &node_not_connected(ended.purpose.node.as_str())));
         }
         if let Some(node) = self.roster.close(socket) {
@@ -397,7 +439,8 @@ impl Forwarder {
 
     fn tick(&mut self, now: Now, actions: &mut Vec<Action>) {
         while let Some(entry) = self.waiting.first_entry().filter(|entry| entry.key().0 <= now.mono) {
-            let waiting = entry.remove();
+            let ((until, number), waiting) = entry.remove_entry();
+            self.waiting_of.remove(&(waiting.up.socket, until, number));
             let refusal = session_unavailable(REGISTRATION_WAIT.as_millis());
             self.answer_node(&waiting.method, &waiting.up, &refusal, actions);
         }
@@ -430,6 +473,7 @@ impl Forwarder {
     fn check_invariants(&self) {
         let open = self.up.len() + self.waiting.len();
         debug_assert_eq!(self.in_flight.count(), open, "each request is counted once");
+        debug_assert_eq!(self.waiting.len(), self.waiting_of.len(), "each wait is found by its socket");
         debug_assert!(
             self.session.is_none() || self.waiting.is_empty(),
             "nothing waits for a session that stands"

@@ -58,15 +58,23 @@ pub struct Pending<P> {
     ids: IdSource,
     calls: BTreeMap<u64, Call<P>>,
     due: BTreeSet<(Duration, u64)>,
+    owner: Option<fn(&P) -> u64>,
+    owned: BTreeSet<(u64, u64)>,
 }
 
 impl<P> Default for Pending<P> {
     fn default() -> Self {
-        Self { ids: IdSource::new(), calls: BTreeMap::new(), due: BTreeSet::new() }
+        let (calls, due, owned) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        Self { ids: IdSource::new(), calls, due, owner: None, owned }
     }
 }
 
 impl<P: Clone> Pending<P> {
+    /// Calls that have owners, whose calls [`Pending::end_of`] finds among however many others.
+    pub fn of_owners(owner: fn(&P) -> u64) -> Self {
+        Self { owner: Some(owner), ..Self::default() }
+    }
+
     /// Opens a call that is answered until `deadline`, and gives the frame to send.
     pub fn open(&mut self, method: String, body: Body, deadline: Duration, purpose: P) -> String {
         let number = self.ids.take();
@@ -75,6 +83,9 @@ impl<P: Clone> Pending<P> {
         let frame = write_request(&method, &body, &self.ids.write(number), &instance);
         let call = Call { method, body, deadline, instance, resend: None, retries: 0, purpose };
         self.due.insert((call.due(), number));
+        if let Some(owner) = self.owner {
+            self.owned.insert((owner(&call.purpose), number));
+        }
         self.calls.insert(number, call);
         frame
     }
@@ -141,6 +152,13 @@ impl<P: Clone> Pending<P> {
         numbers.into_iter().map(|number| self.end(number)).collect()
     }
 
+    /// Ends every call of `owner`, in the order in which they were made.
+    pub fn end_of(&mut self, owner: u64) -> Vec<Ended<P>> {
+        let owned = self.owned.range((owner, 0)..=(owner, u64::MAX));
+        let numbers: Vec<u64> = owned.map(|(_, number)| *number).collect();
+        numbers.into_iter().map(|number| self.end(number)).collect()
+    }
+
     /// How many calls are open.
     pub fn len(&self) -> usize {
         self.calls.len()
@@ -154,6 +172,9 @@ impl<P: Clone> Pending<P> {
     fn end(&mut self, number: u64) -> Ended<P> {
         let call = self.calls.remove(&number).expect("only open calls are ended");
         self.due.remove(&(call.due(), number));
+        if let Some(owner) = self.owner {
+            self.owned.remove(&(owner(&call.purpose), number));
+        }
         debug_assert_eq!(self.due.len(), self.calls.len(), "each call has one deadline");
         Ended { method: call.method, body: call.body, purpose: call.purpose }
     }
@@ -219,6 +240,19 @@ mod tests {
 
         let request = sent(&pending.open("m".into(), Body::empty(), 10 * S, ()));
         assert!(pending.answered(answer(&request, Some(60_000)), at(6 * S), |()| true).is_some());
+    }
+
+    #[test]
+    fn the_calls_of_an_owner_end_together_and_no_other() {
+        let mut pending = Pending::of_owners(|owner: &u64| *owner);
+        for owner in [1, 2, 1, 3] {
+            pending.open("m".into(), Body::empty(), 8 * S, owner);
+        }
+        let second = sent(&pending.open("m".into(), Body::empty(), 8 * S, 2));
+        assert_eq!(pending.end_of(1).len(), 2);
+        assert_eq!(pending.end_of(1).len(), 0);
+        assert!(pending.answered(answer(&second, None), at(Duration::ZERO), |_| true).is_some());
+        assert_eq!((pending.end_of(2).len(), pending.len(), pending.owned.len()), (1, 1, 1));
     }
 
     #[test]

@@ -63,6 +63,8 @@ pub enum Action {
     OfferRefused(Disagreement),
     /// Cloudly's offer is one that this relay serves.
     OfferAccepted,
+    /// The answer is one that this build can act on, though no acceptance (PROT-26).
+    Usable,
     /// The answer is no acceptance (REG-49); the line says why.
     Unusable(String),
     /// The credential was pinned, once for the service (REG-42).
@@ -202,9 +204,14 @@ impl Registration {
                     self.phase = wait(REGISTRATION_RETRY);
                     vec![refused(error.text)]
                 }
-                _ => {
+                name => {
                     self.phase = Phase::Idle { session: true, again: None };
-                    vec![refused(error.text)]
+                    // Cloudly settles the offer before anything else (PROT-34), and a refusal by name is an
+                    // answer that this build can act on (PROT-26).
+                    let acted_on = REGISTRATION.contains(&name);
+                    let settled = [Action::OfferAccepted, Action::Usable];
+                    let settled = settled.into_iter().filter(|_| acted_on);
+                    settled.chain([refused(error.text)]).collect()
                 }
             },
             Answered::Response(body) => {

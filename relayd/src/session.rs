@@ -9,7 +9,7 @@ use std::time::Duration;
 use coreflow_ipc::{backoff::Backoff, now::Now};
 
 use crate::constants::{
-    RECONNECT_FIRST, RECONNECT_LONGEST, REFUSED_OFFER_RETRY, RENEWAL_LEAD, SESSION_PROVEN,
+    RECONNECT_FIRST, RECONNECT_LONGEST, REFUSED_OFFER_RETRY, RENEWAL_LEAD, RENEWAL_SHORTEST, SESSION_PROVEN,
 };
 
 pub mod dial;
@@ -108,7 +108,7 @@ impl Due {
     /// first, since a jump of the wall clock makes only one of them wrong.
     fn of(expires_at: u64, now: Now) -> Self {
         let life = Duration::from_millis(expires_at.saturating_sub(now.wall));
-        let wait = life - RENEWAL_LEAD.min(life / 4);
+        let wait = (life - RENEWAL_LEAD.min(life / 4)).max(RENEWAL_SHORTEST);
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         Self { wall: now.wall.saturating_add(wait_ms), mono: now.mono.saturating_add(wait) }
     }
@@ -169,6 +169,12 @@ impl Default for Session {
 }
 
 impl Session {
+    /// The session of a relayd that begins; one that resumes parked asks for nothing (SES-14).
+    pub fn resume(parked: bool) -> Self {
+        let phase = if parked { Phase::Parked { registered: None, open: None } } else { Phase::Idle };
+        Self { phase, ..Self::default() }
+    }
+
     /// `controlPlaneReady`: whether requests can be sent to Cloudly (SES-18).
     pub fn dispatchable(&self) -> bool {
         match self.phase {

@@ -142,6 +142,11 @@ impl Outlet {
         true
     }
 
+    /// Bytes that wait to be sent.
+    pub fn waiting_bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
     /// Whether the socket has ended; then a refused message says nothing about its peer.
     pub fn ended(&self) -> bool {
         self.queue.is_closed()

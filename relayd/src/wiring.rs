@@ -26,7 +26,7 @@ use tracing::{debug, info, warn};
 
 use crate::{
     certificate::{self, Serving},
-    constants::{CLOCK_LOOK, CLOSE_BUDGET, CORE_QUEUE, DIAL_BUDGET, EVENTS_AT_ONCE},
+    constants::{CLOCK_LOOK, CLOSE_BUDGET, CLOUDLY_QUEUE_BYTES, CORE_QUEUE, DIAL_BUDGET, EVENTS_AT_ONCE},
     core::{CallFailure, Core, Effect, Event, Read},
     forwarder::Socket,
     listener::{self, FromListener},
@@ -321,6 +321,8 @@ impl Relayd {
             }
             FromListener::Envelope { socket, envelope, room } => {
                 drop(room);
+                let waits = self.cloudly.as_ref().map_or(0, |(_, outlet)| outlet.waiting_bytes());
+                self.core.uplink_full(waits > CLOUDLY_QUEUE_BYTES / 2);
                 self.handle(Event::FromNode { socket, envelope }).await;
             }
             FromListener::Closed { socket } => {

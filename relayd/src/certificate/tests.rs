@@ -226,6 +226,24 @@ fn the_term_is_that_of_the_whole_chain() {
     assert_eq!(served(&right(), NOW).term, Term { begins: december, ends: NOW + DAY });
 }
 
+/// XTR-12: a certificate that was issued before the served one renews nothing while that one is valid; one that
+/// ends earlier does, since Cloudly decides for how long it issues.
+#[test]
+fn only_what_was_not_issued_before_renews() {
+    let authority = Authority::new("authority");
+    let issued = |from, until| {
+        let key = KeyPair::generate().unwrap();
+        let leaf = authority.sign_for(&[DOMAIN], &key, from, until);
+        served(&Certificate { valid_until: u64::MAX, ..answered(leaf, &key) }, NOW).chain()
+    };
+    let served = issued((2029, 12), (2030, 3));
+    assert!(!served.renews(&served, NOW));
+    assert!(issued((2030, 1), (2030, 2)).renews(&served, NOW));
+    assert!(issued((2029, 12), (2030, 2)).renews(&served, NOW));
+    let older = issued((2029, 11), (2030, 4));
+    assert!(!older.renews(&served, NOW) && older.renews(&served, served.term.ends));
+}
+
 /// XTR-08, XTR-10: what is replaced serves no further handshake, and its key is dropped with the last one
 /// that used it.
 #[test]

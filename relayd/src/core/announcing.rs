@@ -31,6 +31,9 @@ impl Core {
                 registration::Action::OfferAccepted => {
                     self.readiness.accept_offer(hop);
                 }
+                registration::Action::Usable => {
+                    self.readiness.usable_answer(hop);
+                }
                 registration::Action::Unusable(line) => {
                     if self.readiness.unusable_answer(hop, line.clone()) {
                         warn!(hop = hop.name(), "{line}");

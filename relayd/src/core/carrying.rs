@@ -1,11 +1,14 @@
 //! What is carried between nodes, ingress and Cloudly: the effects of the forwarder, the escrow and the
 //! ingress, and what one of them tells the others (FWD-32, FWD-33, ESC-46, LIS-24, PROT-31).
 
+use std::time::Duration;
+
 use coreflow_ipc::typedrequest::{Answer, Envelope};
 use tracing::warn;
 
 use super::{Core, Effect, Turn, notes};
 use crate::{
+    constants::SUPERSEDED_GRACE,
     escrow,
     forwarder::{self, Note, Socket},
     ingress,
@@ -54,10 +57,13 @@ impl Core {
                     turn.effects.push(Effect::ToCloudly { connection, frame });
                 }
                 forwarder::Action::OfferRefused(disagreement) => {
-                    self.offer_refused(Hop::PalletRuntime, disagreement);
+                    self.offer_refused(Hop::PalletRuntime, disagreement, turn);
                 }
                 forwarder::Action::OfferServed => {
                     self.readiness.accept_offer(Hop::PalletRuntime);
+                }
+                forwarder::Action::Superseded(socket) => {
+                    self.superseded.push_back((turn.now.mono + SUPERSEDED_GRACE, socket));
                 }
                 forwarder::Action::Acknowledged { node, projection } => {
                     self.escrow(escrow::Event::Acknowledged { node, projection }, turn);
@@ -108,7 +114,7 @@ impl Core {
                     turn.effects.push(Effect::ToCloudly { connection, frame });
                 }
                 ingress::Action::OfferRefused(disagreement) => {
-                    self.offer_refused(Hop::ClusterIngress, disagreement);
+                    self.offer_refused(Hop::ClusterIngress, disagreement, turn);
                 }
                 ingress::Action::OfferServed => {
                     self.readiness.accept_offer(Hop::ClusterIngress);
@@ -123,10 +129,25 @@ impl Core {
         turn.effects.push(Effect::ToCloudly { connection, frame });
     }
 
-    /// The refused peer was told; the operator is, once (PROT-13, PROT-22).
-    fn offer_refused(&mut self, hop: Hop, disagreement: Disagreement) {
-        if self.readiness.refuse_offer(hop, disagreement) {
+    /// The refused peer was told; the operator is, within bounds: any peer can make offers (PROT-13, PROT-22).
+    fn offer_refused(&mut self, hop: Hop, disagreement: Disagreement, turn: &mut Turn) {
+        if self.readiness.refuse_offer(hop, disagreement) && self.stated.writes(hop, turn.now) {
             warn!(hop = hop.name(), "{}", disagreement.line());
+        }
+    }
+
+    /// When a superseded socket is closed. Without a session none is (OUT-09).
+    pub(super) fn superseded_deadline(&self) -> Option<Duration> {
+        self.superseded.front().map(|(due, _)| *due).filter(|_| self.session.dispatchable())
+    }
+
+    /// A socket that serves nothing any more is closed, so that whoever still holds it registers anew.
+    pub(super) fn close_superseded(&mut self, turn: &mut Turn) {
+        while self.superseded_deadline().is_some_and(|due| due <= turn.now.mono) {
+            let (_, socket) = self.superseded.pop_front().expect("one is due");
+            if !self.forwarder.carries(socket) {
+                turn.effects.push(Effect::CloseNode(socket));
+            }
         }
     }
 }

@@ -50,7 +50,8 @@ impl Core {
                 warn!(domain, "the certificate is not renewed, the former one stays: {why}");
                 self.renewal.again(turn.now, turn.random);
             }
-            Ok(loaded) if loaded.chain() == endpoint.certificate => {
+            // One that was issued earlier is no renewal; it comes of a Cloudly that is behind.
+            Ok(loaded) if !loaded.chain().renews(&endpoint.certificate, turn.now.wall) => {
                 debug!(domain, "Cloudly has no newer certificate yet");
                 self.renewal.again(turn.now, turn.random);
             }

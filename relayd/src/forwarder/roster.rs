@@ -19,6 +19,8 @@ struct Carried {
 pub(super) struct Tied {
     /// The other node that the socket carried before.
     pub(super) replaced: Option<Id>,
+    /// The other socket that the node was carried on before.
+    pub(super) superseded: Option<Socket>,
 }
 
 /// The carried nodes.
@@ -47,11 +49,13 @@ impl Roster {
             return None;
         }
         let replaced = self.close(socket).filter(|former| *former != node);
-        if let Some(earlier) = self.nodes.insert(node.clone(), Carried { socket, binding, count }) {
-            self.sockets.remove(&earlier.socket);
+        let earlier = self.nodes.insert(node.clone(), Carried { socket, binding, count });
+        let superseded = earlier.map(|earlier| earlier.socket);
+        if let Some(superseded) = superseded {
+            self.sockets.remove(&superseded);
         }
         self.sockets.insert(socket, node);
-        Some(Tied { replaced })
+        Some(Tied { replaced, superseded })
     }
 
     /// Drops the entry of a socket that ended; the node that it carried (FWD-24).

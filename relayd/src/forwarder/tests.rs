@@ -44,6 +44,7 @@ enum Seen {
     OfferRefused(String),
     OfferServed,
     Acknowledged(Id, String, u64),
+    Superseded(Socket),
     Note(Note),
 }
 
@@ -82,6 +83,7 @@ fn seen(action: Action) -> Seen {
         },
         Action::OfferRefused(disagreement) => Seen::OfferRefused(disagreement.line()),
         Action::OfferServed => Seen::OfferServed,
+        Action::Superseded(socket) => Seen::Superseded(socket),
         Action::Acknowledged { node, projection } => {
             Seen::Acknowledged(node, projection.id.to_string(), projection.generation.get())
         }
@@ -194,7 +196,8 @@ impl Script {
 
     fn carry_as(&mut self, socket: Socket, body: &str, node: &str) {
         let sent = self.registers(socket, "registers");
-        let seen = self.cloudly(&sent, &ok(body));
+        let mut seen = self.cloudly(&sent, &ok(body));
+        seen.retain(|seen| !matches!(seen, Seen::Superseded(_)));
         let carried = Seen::Note(Note::Registered { node: id(node) });
         assert_eq!(seen, [carried, Seen::Node(socket, "registers".into(), ok(body))]);
     }

@@ -192,7 +192,8 @@ fn a_named_refusal_waits_for_the_next_session_registration() {
         let text = format!("{name}: because");
         let actions = script.refuse(&text);
         let remedy = (name == NODE_UNKNOWN).then_some("enroll the node first: run `spark enrollnode` on it");
-        assert_eq!(actions, [Action::Refused { text, remedy, named: true }]);
+        let refused = Action::Refused { text, remedy, named: true };
+        assert_eq!(actions, [Action::OfferAccepted, Action::Usable, refused]);
         assert_eq!(sequence(&script.pass(24 * 3_600_000 * MS)), None);
         assert_eq!(script.sent(Event::SessionRegistered), Some(1));
     }

@@ -144,3 +144,25 @@ fn a_registration_that_fails_is_made_again() {
         "{lines:?}"
     );
 }
+
+/// PROT-23, PROT-26, PROT-34, REG-27: a refusal by name says that the offer was settled and the answer is one to act
+/// on: what stood on the hop before is over, and nothing else changes.
+#[test]
+fn a_refusal_by_name_ends_what_stood_on_the_hop() {
+    for before in [ok("{}"), plain_refusal("protocol-refused: x")] {
+        let mut script = Script::standing();
+        let sent = script.listen();
+        let refused = script.answer(&sent, before);
+        assert!(matches!(refused.as_slice(), [Did::Readiness(lines)] if lines.len() == 1), "{refused:?}");
+        let again = script.pass(300_000 * MS);
+        let named = script.answer(&again, plain_refusal("relay-node-unknown: node-1"));
+        assert_eq!(named, [Did::Readiness(vec![])]);
+        assert!(!served(&script.pass(600_000 * MS), REGISTER), "it waits for the next session registration");
+    }
+    let mut script = Script::standing();
+    let sent = script.listen();
+    script.answer(&sent, ok("{}"));
+    let again = script.pass(300_000 * MS);
+    let unknown = plain_refusal("There is no available method for this call on the server side");
+    assert_eq!(script.answer(&again, unknown), [], "which settles nothing");
+}

@@ -154,3 +154,79 @@ fn a_node_s_offer_makes_its_hop_ready_or_not() {
     let [Did::Sent(1, _), Did::Readiness(lines)] = served.as_slice() else { panic!("{served:?}") };
     assert!(lines.is_empty());
 }
+
+/// FWD-14, OUT-09, OUT-10: the socket that a node left for another one is closed after half a minute, so that whoever
+/// holds it registers anew; not without a session, and not if a node is carried on it again.
+#[test]
+fn a_superseded_socket_is_closed_in_the_end() {
+    let mut script = Script::registered();
+    script.carry(1, "n");
+    script.carry(2, "n");
+    assert_eq!(script.pass(29_999 * MS), []);
+    assert_eq!(script.pass(MS), [Did::CloseNode(1)]);
+    assert_eq!(script.pass(60_000 * MS), []);
+    script.assert_carried(2, "n");
+
+    script.carry(3, "n");
+    script.session(session::Event::Closed { connection: 1 });
+    script.connection += 1;
+    script.pass(500 * MS);
+    assert!(!script.pass(60_000 * MS).contains(&Did::CloseNode(2)), "no session stands");
+    script.connect();
+    assert!(script.pass(MS).contains(&Did::CloseNode(2)));
+
+    let mut script = Script::registered();
+    script.carry(1, "n");
+    script.carry(2, "n");
+    script.carry(1, "m");
+    assert_eq!(script.pass(60_000 * MS), []);
+    script.assert_carried(1, "m");
+}
+
+/// FWD-10: sockets without a carried node share little of what may be in flight: a carried node's largest request
+/// still goes on its way, and a stranger that asks for more is refused by name.
+#[test]
+fn strangers_do_not_use_up_what_carried_nodes_have() {
+    let mut script = Script::registered();
+    script.carry(1, "n");
+    let padding = "x".repeat(1_000_000);
+    let body = format!(r#"{{"protocol":{OFFER},"nodeId":"n","x":"{padding}"}}"#);
+    let mut refused = 0;
+    for socket in 100..200 {
+        let done = script.node(socket, asked("r", NODE_REGISTERS, &body));
+        refused += usize::from(matches!(done.as_slice(), [Did::NodeTold(_, _, Told::Error(text))]
+            if text == "relay-too-many-in-flight"));
+    }
+    assert!((60..=70).contains(&refused), "{refused} of 100 megabytes");
+    let large = of("n").replace("{\"session\"", &format!("{{\"x\":\"{}\",\"session\"", "x".repeat(15 << 20)));
+    assert!(served(&script.node(1, asked("q", REPORT, &large)), REPORT));
+    script.core.uplink_full(true);
+    let told = script.node(1, asked("q", REPORT, &of("n")));
+    assert_eq!(told, [Did::NodeTold(1, "q".into(), Told::Error("relay-too-many-in-flight".into()))]);
+    script.core.uplink_full(false);
+    script.assert_carried(1, "n");
+}
+
+/// PROT-21, PROT-22, PROT-31: a peer that makes one bad offer after the other, each another one, is answered each
+/// time, and fills neither the log nor the supervisor's link; the latest is stated.
+#[test]
+fn a_flood_of_offers_is_stated_within_bounds() {
+    let mut script = Script::registered();
+    let offer = |patch: u32| {
+        format!(r#"{{"protocol":{{"release":"31.0.{patch}","oldestAcceptedPeerRelease":"31.0.0"}}}}"#)
+    };
+    let (lines, told) = logged(|| {
+        (0..1000)
+            .flat_map(|patch| script.node(9, asked("r", NODE_REGISTERS, &offer(patch))))
+            .collect::<Vec<_>>()
+    });
+    let answers = told.iter().filter(|did| matches!(did, Did::NodeTold(9, _, Told::Error(_)))).count();
+    let stated = told.iter().filter(|did| matches!(did, Did::Readiness(_))).count();
+    assert_eq!((answers, warnings(&lines).len()), (1000, 1));
+    assert!(stated <= 8, "{stated}");
+    let latest = script.pass(1000 * MS);
+    assert!(
+        matches!(latest.as_slice(), [Did::Readiness(lines)] if lines[0].contains("31.0.999")),
+        "{latest:?}"
+    );
+}

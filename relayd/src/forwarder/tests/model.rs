@@ -161,6 +161,7 @@ impl Run {
                 Action::OfferRefused(_)
                 | Action::OfferServed
                 | Action::Acknowledged { .. }
+                | Action::Superseded(_)
                 | Action::Note(_) => continue,
             };
             let frame: Value = serde_json::from_str(&frame).unwrap();

@@ -284,7 +284,8 @@ fn a_binding_of_an_earlier_connection_is_refused() {
 fn a_new_socket_supersedes_the_old_one() {
     let mut script = Script::new();
     script.carry(1, "n");
-    script.carry(2, "n");
+    let sent = script.registers(2, "registers");
+    assert_eq!(script.cloudly(&sent, &ok(&of("n")))[0], Seen::Superseded(1));
     let refusal = refused("runtime-session-foreign: socket");
     let expected = [foreign(REPORT, Foreign::Socket), Seen::Node(1, "x".into(), refusal)];
     assert_eq!(script.ask(1, "x", REPORT, &of("n")), expected);
