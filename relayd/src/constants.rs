@@ -69,9 +69,15 @@ pub const RECARRY_WINDOW: Duration = Duration::from_secs(5);
 
 /// Largest message from a node or an ingress, in bytes.
 pub const NODE_MESSAGE_LIMIT: usize = 16 << 20;
+/// Largest message on a socket that no node or ingress is carried on yet, in bytes: a registration. Anybody
+/// can hold such a socket, and what is unfinished on it is in memory.
+pub const UNPROVEN_MESSAGE_LIMIT: usize = 256 << 10;
 /// Longest frame to a node, in bytes: a TLS record. A longer message is sent in several, so that a socket
 /// that once carried a large push keeps no buffer of that size.
 pub const NODE_FRAME: usize = 16 << 10;
+/// Longest frame to Cloudly, in bytes. A longer message is sent in several, each of which has
+/// [`SESSION_PING`] to be taken: an uplink of 26 kbit/s is enough.
+pub const CLOUDLY_FRAME: usize = 64 << 10;
 /// Largest message from Cloudly, in bytes.
 pub const CLOUDLY_MESSAGE_LIMIT: usize = 100 << 20;
 /// Messages that may wait for one node socket to take them: every answer that may be due at once, and as many
@@ -134,8 +140,8 @@ pub const CONNECTION_BUDGET: Duration = Duration::from_secs(10);
 /// So long a connection on its way keeps its place against a newcomer of the same address: TLS and the
 /// upgrade are four round trips.
 pub const CONNECTION_GRACE: Duration = Duration::from_secs(1);
-/// A node's socket that is not carried by then is closed. Waiting for a session and the registration take
-/// [`REGISTRATION_BUDGET`] at most, and a node may try more than once.
+/// A node's socket that is not carried by then is closed; it counts while there is a session to register on
+/// (OUT-09). A registration takes [`REGISTRATION_BUDGET`] at most, and a node may try more than once.
 pub const UNREGISTERED: Duration = Duration::from_secs(30);
 /// So long a socket that is not carried keeps its place against a newcomer: one registration.
 pub const NODE_GRACE: Duration = REGISTRATION_BUDGET;

@@ -5,14 +5,14 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use bytes::Bytes;
 use coreflow_ipc::typedrequest::{self, Envelope, Malformed};
-use futures_util::{SinkExt, StreamExt, stream::SplitSink, stream::SplitStream};
+use futures_util::{SinkExt, StreamExt, stream::SplitStream};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::{mpsc, watch},
@@ -23,17 +23,17 @@ use tokio_tungstenite::{
     tungstenite::{
         Error, Message, Utf8Bytes,
         error::{CapacityError, ProtocolError},
-        protocol::{
-            CloseFrame, WebSocketConfig,
-            frame::{
-                Frame,
-                coding::{CloseCode, Data, OpCode},
-            },
-        },
+        protocol::{CloseFrame, WebSocketConfig, frame::coding::CloseCode},
     },
 };
 
 use crate::constants::CLOSE_BUDGET;
+use sending::Outgoing;
+
+mod sending;
+mod unproven;
+
+pub use unproven::Unproven;
 
 /// What a frame costs beside its payload, and an answer to a ping beside it, in bytes.
 const WRITE_OVERHEAD: usize = 256;
@@ -52,7 +52,7 @@ pub struct Limits {
     /// Bytes that may wait to be sent.
     pub queue_bytes: usize,
     /// Silence after which the peer is pinged, and again after which the socket is closed. It also
-    /// bounds how long one message may take to be sent.
+    /// bounds how long the peer may take for one frame.
     pub silence: Duration,
     /// Longest frame that is sent, in bytes: a longer message goes out in several. The library keeps what
     /// its longest frame needed for as long as the socket lives.
@@ -152,9 +152,13 @@ impl Outlet {
         self.queue.is_closed()
     }
 
-    /// Ends the socket at once, whatever it still had to send.
-    pub fn hangup(&self) {
-        self.standing.send_replace(Standing::HungUp);
+    /// Ends the socket at once, whatever it still had to send; `false` when it was told so before.
+    pub fn hangup(&self) -> bool {
+        self.standing.send_if_modified(|standing| {
+            let stood = *standing != Standing::HungUp;
+            *standing = Standing::HungUp;
+            stood
+        })
     }
 
     /// The peer showed who it is; once is enough.
@@ -181,6 +185,12 @@ impl Inlet {
     pub fn proven(&self) -> impl Future<Output = ()> + Send + use<> {
         let standing = self.standing.clone();
         reached(standing, Standing::Proven)
+    }
+
+    /// `stream`, of which `read` was read already, with no message over `limit` bytes until the peer is
+    /// proven.
+    pub fn bounded<S>(&self, stream: S, read: &[u8], limit: usize) -> Unproven<S> {
+        Unproven::new(stream, read, limit, self.standing.clone())
     }
 }
 
@@ -213,9 +223,11 @@ where
     let (mut sink, stream) = socket.split();
     let Inlet { queue, bytes, standing } = inlet;
     let (pings, pinged) = mpsc::channel(1);
+    let taking = AtomicBool::new(false);
+    let outgoing = Outgoing { sink: &mut sink, pings: pinged, taking: &taking, limits };
     let ended = tokio::select! {
-        ended = receive(stream, limits, &mut receiver, pings) => ended,
-        ended = send(&mut sink, queue, pinged, &bytes, limits) => ended,
+        ended = receive(stream, limits, &mut receiver, pings, &taking) => ended,
+        ended = outgoing.send(queue, &bytes) => ended,
         () = reached(standing, Standing::HungUp) => Ended::Hangup,
     };
     // A close is an offer: it is bounded, and a socket that failed takes none.
@@ -247,6 +259,7 @@ async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
     limits: Limits,
     receiver: &mut impl Receiver,
     pings: mpsc::Sender<()>,
+    taking: &AtomicBool,
 ) -> Ended {
     let mut heard = Instant::now();
     // Moved when it fires, not with each message.
@@ -257,6 +270,11 @@ async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
             biased;
             next = stream.next() => next,
             () = &mut silence => {
+                // Its answer to a ping has to wait behind what it is taking.
+                if taking.swap(false, Ordering::Relaxed) {
+                    heard = Instant::now();
+                    pinged = false;
+                }
                 if heard + limits.silence > Instant::now() {
                     silence.as_mut().reset(heard + limits.silence);
                     continue;
@@ -291,100 +309,12 @@ async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-async fn send<S: AsyncRead + AsyncWrite + Unpin>(
-    sink: &mut SplitSink<WebSocketStream<S>, Message>,
-    mut queue: mpsc::Receiver<Utf8Bytes>,
-    mut pings: mpsc::Receiver<()>,
-    bytes: &AtomicUsize,
-    limits: Limits,
-) -> Ended {
-    let mut left = None;
-    loop {
-        let text = match left.take() {
-            Some(text) => Some(text),
-            None => tokio::select! {
-                text = queue.recv() => match text {
-                    Some(text) => Some(text),
-                    None => return Ended::Hangup,
-                },
-                Some(()) = pings.recv() => None,
-            },
-        };
-        let sending = async {
-            // Answers to pings that the peer has not taken yet go first, so that each frame finds room.
-            sink.flush().await?;
-            let Some(text) = text else {
-                sink.send(Message::Ping(Bytes::new())).await?;
-                return Ok((0, None));
-            };
-            if text.len() > limits.batch() {
-                let length = text.len();
-                send_long(sink, text, limits.frame).await?;
-                return Ok((length, None));
-            }
-            send_batch(sink, text, &mut queue, limits.batch()).await
-        };
-        match timeout(limits.silence, sending).await {
-            Ok(Ok((length, rest))) => {
-                bytes.fetch_sub(length, Ordering::Relaxed);
-                left = rest;
-            }
-            Ok(Err(error)) => return class(&error),
-            Err(_) => return Ended::NotReading,
-        }
-    }
-}
-
-/// Sends `text` and what waits behind it as one write, `batch` bytes at most; gives how many bytes of the
-/// queue that took, and the message that found no room any more.
-async fn send_batch<S: AsyncRead + AsyncWrite + Unpin>(
-    sink: &mut SplitSink<WebSocketStream<S>, Message>,
-    text: Utf8Bytes,
-    queue: &mut mpsc::Receiver<Utf8Bytes>,
-    batch: usize,
-) -> Result<(usize, Option<Utf8Bytes>), Error> {
-    let mut taken = text.len();
-    let mut room = batch - text.len();
-    sink.feed(Message::Text(text)).await?;
-    let left = loop {
-        let Ok(text) = queue.try_recv() else { break None };
-        let needed = text.len() + FRAME_HEAD;
-        if needed > room {
-            break Some(text);
-        }
-        room -= needed;
-        taken += text.len();
-        sink.feed(Message::Text(text)).await?;
-    };
-    sink.flush().await?;
-    Ok((taken, left))
-}
-
-/// Sends a long text in frames of at most `longest` bytes (RFC 6455, section 5.4).
-async fn send_long<S: AsyncRead + AsyncWrite + Unpin>(
-    sink: &mut SplitSink<WebSocketStream<S>, Message>,
-    text: Utf8Bytes,
-    longest: usize,
-) -> Result<(), Error> {
-    if text.len() <= longest {
-        return sink.send(Message::Text(text)).await;
-    }
-    let mut rest = Bytes::from(text);
-    let mut kind = Data::Text;
-    while !rest.is_empty() {
-        let part = rest.split_to(rest.len().min(longest));
-        let frame = Frame::message(part, OpCode::Data(kind), rest.is_empty());
-        sink.send(Message::Frame(frame)).await?;
-        kind = Data::Continue;
-    }
-    Ok(())
-}
-
 fn class(error: &Error) -> Ended {
     match error {
         Error::ConnectionClosed | Error::AlreadyClosed => Ended::Closed,
         Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => Ended::Closed,
         Error::Capacity(CapacityError::MessageTooLong { .. }) => Ended::TooLarge,
+        Error::Io(error) if unproven::refused(error) => Ended::TooLarge,
         Error::Io(_) => Ended::Transport,
         _ => Ended::Protocol,
     }

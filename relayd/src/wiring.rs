@@ -399,9 +399,8 @@ impl Relayd {
         if self.core.carries(socket) {
             outlet.prove();
         }
-        if !outlet.send(frame) && !outlet.ended() {
+        if !outlet.send(frame) && !outlet.ended() && outlet.hangup() {
             warn!(socket, "a node does not take what it is sent; its socket is closed");
-            outlet.hangup();
         }
     }
 

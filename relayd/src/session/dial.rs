@@ -22,7 +22,7 @@ use tokio_tungstenite::{
 };
 
 use crate::{
-    constants::{CLOUDLY_MESSAGE_LIMIT, CLOUDLY_QUEUE, CLOUDLY_QUEUE_BYTES, SESSION_PING},
+    constants::{CLOUDLY_FRAME, CLOUDLY_MESSAGE_LIMIT, CLOUDLY_QUEUE, CLOUDLY_QUEUE_BYTES, SESSION_PING},
     websocket::Limits,
 };
 
@@ -32,8 +32,7 @@ pub const LIMITS: Limits = Limits {
     queue: CLOUDLY_QUEUE,
     queue_bytes: CLOUDLY_QUEUE_BYTES,
     silence: SESSION_PING,
-    // One socket, which the bodies of all nodes go over.
-    frame: usize::MAX,
+    frame: CLOUDLY_FRAME,
 };
 
 /// One address is tried this long before the next.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio::{
-    io::{DuplexStream, ReadBuf, duplex},
+    io::{AsyncReadExt, DuplexStream, ReadBuf, duplex},
     time::Instant,
 };
 use tokio_tungstenite::tungstenite::protocol::Role;
@@ -248,4 +248,65 @@ async fn what_waits_goes_out_together() {
     while theirs.next().await.is_some_and(|message| message.is_ok()) {}
     assert_eq!(running.await.unwrap(), Ended::Hangup);
     assert_eq!(bytes.load(Ordering::Relaxed), 0);
+}
+
+/// A long message to Cloudly on a slow uplink: each frame has its time, and a peer that takes one is not
+/// silent, though nothing is heard of it. Pings go between the frames. One that takes nothing any more is
+/// given up.
+#[tokio::test(start_paused = true)]
+async fn a_long_message_has_as_long_as_its_frames_are_taken() {
+    use crate::session::dial::LIMITS;
+    let frame = 64 << 10;
+    let text = "x".repeat(24 * frame);
+    for stalls in [false, true] {
+        let (ours, mut theirs) = duplex(4 << 10);
+        let ours = WebSocketStream::from_raw_socket(ours, Role::Client, Some(LIMITS.config())).await;
+        let (outlet, inlet) = queue(LIMITS);
+        let running = tokio::spawn(run(ours, inlet, LIMITS, Deaf));
+        // The silence ends while the first frame waits.
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert!(outlet.send(text.clone()));
+        drop(outlet);
+        let (begin, mut taken) = (Instant::now(), Vec::new());
+        loop {
+            tokio::time::sleep(LIMITS.silence - Duration::from_secs(1)).await;
+            let mut part = vec![0; frame];
+            let Ok(length) = theirs.read(&mut part).await else { break };
+            if length == 0 {
+                break;
+            }
+            taken.extend_from_slice(&part[..length]);
+            while taken.len() % frame != 0 {
+                let length = theirs.read(&mut part[..frame - taken.len() % frame]).await.unwrap();
+                if length == 0 {
+                    break;
+                }
+                taken.extend_from_slice(&part[..length]);
+            }
+            if stalls && taken.len() == 3 * frame {
+                break;
+            }
+        }
+        if stalls {
+            let stalled = Instant::now();
+            assert_eq!(running.await.unwrap(), Ended::NotReading);
+            assert_eq!(stalled.elapsed(), LIMITS.silence);
+            continue;
+        }
+        assert_eq!(running.await.unwrap(), Ended::Hangup);
+        assert!(begin.elapsed() > 20 * LIMITS.silence, "{:?}", begin.elapsed());
+        let (pipe, _kept) = duplex(1);
+        let mut read = WebSocketStream::from_partially_read(pipe, taken, Role::Server, None).await;
+        assert_eq!(read.next().await.unwrap().unwrap(), Message::Ping(Bytes::new()));
+        assert_eq!(read.next().await.unwrap().unwrap(), Message::text(text.clone()));
+    }
+}
+
+/// Whoever hangs up is told whether that was news, so that a line about it is written once.
+#[tokio::test]
+async fn a_hangup_is_news_once() {
+    let (outlet, _inlet) = queue(LIMITS);
+    outlet.prove();
+    assert!(outlet.hangup());
+    assert!(!outlet.hangup());
 }
