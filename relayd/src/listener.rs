@@ -29,12 +29,13 @@ pub use node::{FromListener, Sockets};
 /// A wait after `accept` failed for want of something, so that this costs no CPU.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Accepts until `stop` says so. Who gets no place is closed at once, so that nobody waits in the backlog
+/// Accepts until `stop` says so; `dispatchable` tells whether nodes can register. Who gets no place is closed at once, so that nobody waits in the backlog
 /// behind those who hold places.
 pub async fn serve(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
     events: mpsc::Sender<FromListener>,
+    dispatchable: watch::Receiver<bool>,
     mut stop: watch::Receiver<bool>,
 ) {
     let descriptors = sys::most_descriptors();
@@ -44,7 +45,7 @@ pub async fn serve(
     let listening = Arc::new(connection::Listening {
         tls: TlsAcceptor::from(tls),
         gates: places::Gates::new(capacity),
-        sockets: Arc::new(Sockets::new(events)),
+        sockets: Arc::new(Sockets::new(events, dispatchable)),
     });
     let take = |stream, source| {
         if let Ok(place) = listening.gates.handshakes.take(source) {

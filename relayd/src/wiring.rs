@@ -252,7 +252,8 @@ impl Relayd {
                 let tls = certificate::server_config(Arc::clone(&serving));
                 self.serving = Some(serving);
                 let (events, stop) = (self.listener.0.clone(), self.stop_accepting.subscribe());
-                tokio::spawn(listener::serve(listener, tls, events, stop));
+                let dispatchable = self.dispatchable.subscribe();
+                tokio::spawn(listener::serve(listener, tls, events, dispatchable, stop));
                 self.supervisor.tell(FromRelayd::Open).await;
                 self.handle(Event::Listening(Box::new(endpoint))).await;
             }

@@ -83,6 +83,11 @@ impl RawSocket {
         }
     }
 
+    /// Sends a frame as it is.
+    pub async fn send_frame(&mut self, frame: Frame) {
+        self.send(Message::Frame(frame)).await;
+    }
+
     /// Sends a ping.
     pub async fn ping(&mut self, payload: &[u8]) {
         self.send(Message::Ping(payload.to_vec().into())).await;

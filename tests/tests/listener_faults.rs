@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
 #[path = "scene/scene.rs"]
 mod scene;
@@ -156,6 +158,70 @@ fn sockets_from(last: u8, port: u16) -> usize {
     let (local, remote) = (format!("0100007F:{port:04X}"), format!("{last:02X}00007F:"));
     let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     rows.filter(|row| row[1] == local && row[2].starts_with(&remote) && row[3] == "01").count()
+}
+
+/// Pulls of many addresses that stay open: as many connections stand as there are places, the one that made
+/// room is closed, and a node gets in.
+#[tokio::test]
+async fn pulls_of_many_addresses_keep_within_their_places() {
+    // Eight places of pulls, two for an address.
+    let scene = small(128).await;
+    let (mut held, mut served) = (JoinSet::new(), 0);
+    for last in (2..6).flat_map(|last| [last, last]).chain(6..14) {
+        let mut stream = Stranger::new(scene.setup.target(), last).tls().await.expect("TLS");
+        stream.write_all(b"GET /v2/ HTTP/1.1\r\nhost: relay\r\n\r\n").await.unwrap();
+        let mut answer = vec![0; 4096];
+        let length = within(BOUND, "answer to a pull", stream.read(&mut answer)).await.unwrap().unwrap();
+        let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
+        // What is refused a place is one that asked for nothing, and closed as such.
+        if answer.contains("pull-worker-unavailable") {
+            served += 1;
+            held.spawn(async move { drop(stream.read_u8().await) });
+        } else {
+            assert!(answer.contains("pull-connections-full"), "{answer}");
+        }
+    }
+    assert_eq!(served, 12, "four of eight newcomers found an address that held two");
+    let within_places = || {
+        let standing: usize = (2..14).map(|last| sockets_from(last, scene.setup.port)).sum();
+        (standing <= 8).then_some(())
+    };
+    poll(BOUND, "connections within the places", within_places).await.unwrap();
+    for _ in 8..served {
+        within(BOUND, "end of a connection that made room", held.join_next()).await.unwrap();
+    }
+    assert_eq!(held.len(), 8, "only what made room was closed");
+    let node = scene.node("node-1").await;
+    scene.assert_carried(&node).await;
+}
+
+/// Contract, section 1: on a socket that no node is carried on a message is 256 KiB at most, and what is
+/// beyond closes it with 1009 before the message is whole; a registration of that size is carried, and then
+/// what is larger.
+#[tokio::test]
+async fn a_socket_that_registers_nobody_cannot_make_the_relay_hold_large_messages() {
+    const LIMIT: usize = 256 << 10;
+    let scene = Scene::open(|_| {}).await;
+    let mut whole = RawSocket::connect(&scene.setup.target()).await.unwrap();
+    whole.send_text(" ".repeat(LIMIT + 1)).await;
+    assert_eq!(whole.closed(BOUND).await.unwrap(), Some(1009));
+    let mut parts = RawSocket::connect(&scene.setup.target()).await.unwrap();
+    for kind in [Data::Text, Data::Continue] {
+        parts.send_frame(Frame::message(vec![b' '; LIMIT / 2 + 1], OpCode::Data(kind), false)).await;
+    }
+    assert_eq!(parts.closed(BOUND).await.unwrap(), Some(1009));
+
+    let mut socket = RawSocket::connect(&scene.setup.target()).await.unwrap();
+    let padding = |body: &str, length: usize| {
+        body.replacen('{', &format!(r#"{{"padding":"{}","#, "x".repeat(length)), 1)
+    };
+    socket.send_text(request(REGISTER, &padding(&registration("node-1"), LIMIT - 1024), &Ids::fresh())).await;
+    let bound = answer(&mut socket).await.outcome().expect("a binding");
+    let bound: Value = serde_json::from_str(bound.get()).unwrap();
+    let body = padding(&format!(r#"{{"session":{}}}"#, bound["session"]), 2 * LIMIT);
+    socket.send_text(request(REPORT, &body, &Ids::fresh())).await;
+    answer(&mut socket).await.outcome().expect("Cloudly's answer");
+    assert_eq!(scene.cloudly.calls_of(REPORT)[0].body(), body);
 }
 
 /// Sockets that register nobody: an address has its share of them, and an upgrade beyond it is answered with

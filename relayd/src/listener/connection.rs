@@ -21,6 +21,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
+    sync::Notify,
     time::{Instant, sleep_until, timeout_at},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
@@ -74,6 +75,8 @@ pub(super) struct Connection {
     /// When it ends unless it asked for something by then.
     due: Instant,
     held: Mutex<Option<Held>>,
+    /// It holds another place than before.
+    changed: Notify,
     moved: Mutex<Instant>,
 }
 
@@ -93,6 +96,7 @@ impl Connection {
         if held.as_ref().is_some_and(|held| matches!(held.stage, Stage::UnderWay)) {
             let place = self.listening.gates.pulls.take(self.source)?;
             *held = Some(Held { stage: Stage::Pulling, place });
+            self.changed.notify_one();
         }
         Ok(())
     }
@@ -101,7 +105,25 @@ impl Connection {
     pub(super) fn upgrades(&self, upgrade: OnUpgrade) -> Result<(), Scarce> {
         let place = self.listening.gates.nodes.take(self.source)?;
         *self.held() = Some(Held { stage: Stage::Upgrading(upgrade), place });
+        self.changed.notify_one();
         Ok(())
+    }
+
+    /// Ends when the place that the connection holds, whichever that is by then, is given to another.
+    async fn lost(&self) {
+        loop {
+            let lost = self.held().as_ref().map(|held| held.place.lost());
+            let lost = async {
+                match lost {
+                    Some(lost) => lost.await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = lost => return,
+                () = self.changed.notified() => {}
+            }
+        }
     }
 
     /// Ends when the connection has stayed too long for what it is.
@@ -151,12 +173,12 @@ async fn exchange<S: Transport>(
     due: Instant,
     listening: Arc<Listening>,
 ) {
-    let lost = place.lost();
     let connection = Arc::new(Connection {
         source,
         listening,
         due,
         held: Mutex::new(Some(Held { stage: Stage::UnderWay, place })),
+        changed: Notify::new(),
         moved: Mutex::new(Instant::now()),
     });
     let asked = Arc::clone(&connection);
@@ -191,7 +213,7 @@ async fn exchange<S: Transport>(
         ended = served => if ended.is_err() {
             debug!("a connection of the listener ended with an error");
         },
-        () = lost => return debug!("a connection that asked for nothing made room for another"),
+        () = connection.lost() => return debug!("a connection made room for another"),
         () = connection.overdue() => return debug!("a connection was idle for too long"),
     }
     let held = connection.held().take();
@@ -203,9 +225,11 @@ async fn exchange<S: Transport>(
 /// The connection's task ends here, and with it all that a handshake and a request needed: a socket is a
 /// task of its own.
 async fn become_socket<S: Transport>(upgrade: OnUpgrade, place: Place, connection: &Connection) {
-    let Ok(Ok(upgraded)) = timeout_at(connection.due, upgrade).await else {
-        return debug!("an upgrade did not complete");
+    let upgraded = tokio::select! {
+        upgraded = timeout_at(connection.due, upgrade) => upgraded,
+        () = place.lost() => return debug!("an upgrade made room for another"),
     };
+    let Ok(Ok(upgraded)) = upgraded else { return debug!("an upgrade did not complete") };
     let parts = upgraded.downcast::<TokioIo<S>>().expect("the connection was served on this transport");
     // Boxed, so that moving it from stage to stage of the socket's task takes no room in each.
     connection.listening.sockets.open(Box::new(parts.io.into_inner()), parts.read_buf, place);

@@ -1,15 +1,18 @@
 //! The upgraded sockets of the listener: each has a number, a queue and a task, and reports to the
 //! core.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use bytes::Bytes;
 use coreflow_ipc::typedrequest::{Envelope, Malformed};
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
     time::timeout,
 };
 use tokio_tungstenite::{WebSocketStream, tungstenite::protocol::Role};
@@ -19,7 +22,7 @@ use super::{connection::Transport, line_budget::LineBudget, places::Place};
 use crate::{
     constants::{
         NODE_FRAME, NODE_INBOUND_BYTES, NODE_MESSAGE_LIMIT, NODE_PING, NODE_QUEUE, NODE_QUEUE_BYTES,
-        UNREGISTERED,
+        UNPROVEN_MESSAGE_LIMIT, UNREGISTERED,
     },
     forwarder::Socket,
     websocket::{self, Limits, Outlet, Receiver},
@@ -63,16 +66,19 @@ pub struct Sockets {
     next: AtomicU64,
     events: mpsc::Sender<FromListener>,
     inbound: Arc<Semaphore>,
+    dispatchable: watch::Receiver<bool>,
     malformed: LineBudget,
 }
 
 impl Sockets {
-    /// Sockets that report to `events`.
-    pub fn new(events: mpsc::Sender<FromListener>) -> Self {
+    /// Sockets that report to `events`; `dispatchable` tells whether the relay has a session on which nodes
+    /// can register.
+    pub fn new(events: mpsc::Sender<FromListener>, dispatchable: watch::Receiver<bool>) -> Self {
         Self {
             next: AtomicU64::new(0),
             events,
             inbound: Arc::new(Semaphore::new(NODE_INBOUND_BYTES >> 10)),
+            dispatchable,
             malformed: LineBudget::default(),
         }
     }
@@ -87,19 +93,28 @@ async fn run<S: Transport>(sockets: Arc<Sockets>, stream: S, read: Bytes, mut pl
     let socket = sockets.next.fetch_add(1, Ordering::Relaxed);
     let (outlet, inlet) = websocket::queue(LIMITS);
     let proven = inlet.proven();
-    if sockets.events.send(FromListener::Opened { socket, outlet }).await.is_err() {
+    let mut lost = pin!(place.lost());
+    let opened = tokio::select! {
+        opened = sockets.events.send(FromListener::Opened { socket, outlet }) => opened.is_ok(),
+        () = &mut lost => false,
+    };
+    if !opened {
         return;
     }
-    let (lost, config) = (place.lost(), Some(LIMITS.config()));
+    let stream = inlet.bounded(stream, &read, UNPROVEN_MESSAGE_LIMIT);
+    let config = Some(LIMITS.config());
     // Copied, since what is empty here may still hold the buffer of the request's head.
     let stream = WebSocketStream::from_partially_read(stream, read.to_vec(), Role::Server, config).await;
     drop(read);
     let receiver = FromNode { socket, sockets: Arc::clone(&sockets) };
     let unregistered = async {
-        if timeout(UNREGISTERED, proven).await.is_ok() {
-            place.prove();
-            std::future::pending::<()>().await;
+        let overdue = unregistered(sockets.dispatchable.clone());
+        tokio::select! {
+            () = proven => {}
+            () = overdue => return,
         }
+        place.prove();
+        std::future::pending::<()>().await;
     };
     let class = tokio::select! {
         ended = websocket::run(stream, inlet, LIMITS, receiver) => ended.class(),
@@ -108,6 +123,18 @@ async fn run<S: Transport>(sockets: Arc<Sockets>, stream: S, read: Bytes, mut pl
     };
     debug!(socket, class, "a node's socket ended");
     let _ = sockets.events.send(FromListener::Closed { socket }).await;
+}
+
+/// Ends when nodes could register for [`UNREGISTERED`] without a break. While they cannot, a socket waits for
+/// the session (OUT-09, OUT-11).
+async fn unregistered(mut dispatchable: watch::Receiver<bool>) {
+    // The relay is about to end once nobody tells.
+    while dispatchable.wait_for(|dispatchable| *dispatchable).await.is_ok() {
+        if timeout(UNREGISTERED, dispatchable.wait_for(|dispatchable| !*dispatchable)).await.is_err() {
+            return;
+        }
+    }
+    std::future::pending().await
 }
 
 struct FromNode {
@@ -150,7 +177,8 @@ mod tests {
         let place = gates.nodes.take(Source::from(IpAddr::from([192, 0, 2, 1]))).unwrap();
         let (events, _received) = mpsc::channel(1);
         let stream: Box<DuplexStream> = Box::new(duplex(1).0);
-        let task = run(Arc::new(Sockets::new(events)), stream, Bytes::new(), place);
+        let sockets = Sockets::new(events, watch::channel(true).1);
+        let task = run(Arc::new(sockets), stream, Bytes::new(), place);
         let size = size_of_val(&task);
         assert!(size <= 4 << 10, "{size} bytes");
     }

@@ -57,7 +57,8 @@ impl Gates {
         let rules = |places: usize, grace| Rules { places, share: (places / 4).max(1), grace };
         Self {
             handshakes: Gate::new("handshakes", rules(capacity.handshakes, CONNECTION_GRACE)),
-            // A pull under way keeps its place; what is idle is closed in its own time.
+            // A pull keeps its place unless its source holds more than a newcomer's would; what is idle is
+            // closed in its own time.
             pulls: Gate::new("pulls", rules(capacity.pulls, Duration::MAX)),
             nodes: Gate::new("nodes", rules(capacity.nodes, NODE_GRACE)),
         }
