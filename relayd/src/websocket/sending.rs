@@ -45,7 +45,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Outgoing<'_, S> {
         let mut left = None;
         loop {
             let text = match left.take() {
-                Some(text) => Some(text),
+                Some(text) => {
+                    if let Err(ended) = self.ping_where_asked().await {
+                        return ended;
+                    }
+                    Some(text)
+                }
                 None => tokio::select! {
                     text = queue.recv() => match text {
                         Some(text) => Some(text),
@@ -69,6 +74,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Outgoing<'_, S> {
                 Err(ended) => return ended,
             }
         }
+    }
+
+    /// A queue that never empties holds no ping back.
+    async fn ping_where_asked(&mut self) -> Result<(), Ended> {
+        if self.pings.try_recv().is_ok() {
+            self.ping().await?;
+        }
+        Ok(())
     }
 
     async fn ping(&mut self) -> Result<(), Ended> {
@@ -111,9 +124,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Outgoing<'_, S> {
         let mut rest = Bytes::from(text);
         let mut kind = Data::Text;
         while !rest.is_empty() {
-            if self.pings.try_recv().is_ok() {
-                self.ping().await?;
-            }
+            self.ping_where_asked().await?;
             let part = rest.split_to(rest.len().min(self.limits.frame));
             self.frame(Message::Frame(Frame::message(part, OpCode::Data(kind), rest.is_empty()))).await?;
             kind = Data::Continue;

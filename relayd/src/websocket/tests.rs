@@ -302,6 +302,25 @@ async fn a_long_message_has_as_long_as_its_frames_are_taken() {
     }
 }
 
+/// A queue that does not empty holds no ping back: it goes out between two batches.
+#[tokio::test(start_paused = true)]
+async fn what_is_queued_holds_no_ping_back() {
+    let (ours, mut theirs) = pair().await;
+    let (outlet, inlet) = queue(LIMITS);
+    let running = tokio::spawn(run(ours, inlet, LIMITS, Deaf));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    while outlet.send("x".repeat(600)) {}
+    // The silence ends while a batch waits for the peer.
+    tokio::time::sleep(LIMITS.silence - Duration::from_secs(5)).await;
+    let mut before = 0;
+    while let Message::Text(_) = theirs.next().await.unwrap().unwrap() {
+        before += 1;
+    }
+    assert!(before < 10, "{before} of {} messages went first", LIMITS.queue);
+    drop(theirs);
+    running.await.unwrap();
+}
+
 /// Whoever hangs up is told whether that was news, so that a line about it is written once.
 #[tokio::test]
 async fn a_hangup_is_news_once() {
