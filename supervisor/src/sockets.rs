@@ -21,22 +21,36 @@ pub struct ListenerSocket {
 
 impl ListenerSocket {
     /// A copy of the held socket, or of one that is bound to the first of `addresses` that can be.
+    ///
+    /// # Errors
+    /// The system's. A held socket stays held: dials wait in its backlog (LIS-23).
     pub fn lend(&mut self, addresses: &[SocketAddr]) -> io::Result<(SocketAddr, OwnedFd)> {
-        let listener = match self.held.take() {
-            Some(listener) => listener,
+        self.lend_copied(addresses, TcpListener::try_clone)
+    }
+
+    fn lend_copied(
+        &mut self,
+        addresses: &[SocketAddr],
+        copy: fn(&TcpListener) -> io::Result<TcpListener>,
+    ) -> io::Result<(SocketAddr, OwnedFd)> {
+        let copied = |listener: &TcpListener| -> io::Result<(SocketAddr, OwnedFd)> {
+            Ok((listener.local_addr()?, copy(listener)?.into()))
+        };
+        let lent = match &self.held {
+            Some(listener) => copied(listener)?,
             None => {
                 let listener = TcpListener::bind(addresses)?;
                 listener.set_nonblocking(true)?;
                 // Dials of a whole cluster come at once after a restart.
                 listen(&listener, Backlog::new(LISTENER_BACKLOG)?)?;
-                listener
+                // One that nobody could be lent is not kept, so that no probe finds it.
+                let lent = copied(&listener)?;
+                self.held = Some(listener);
+                lent
             }
         };
-        let copy = listener.try_clone()?;
-        let address = listener.local_addr()?;
-        self.held = Some(listener);
         self.unserved_since = None;
-        Ok((address, copy.into()))
+        Ok(lent)
     }
 
     /// The address that is bound, while one is.
@@ -101,6 +115,27 @@ mod tests {
         socket.unserved(25 * S);
         assert!(socket.close_if_due(30 * S));
         assert_eq!(TcpStream::connect(address).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    /// LIS-23: while no descriptor is free, the kept socket stays with the dials in its backlog, and its time
+    /// runs on.
+    #[test]
+    fn the_kept_socket_outlives_a_copy_that_fails() {
+        let no_descriptor: fn(&TcpListener) -> io::Result<TcpListener> =
+            |_| Err(io::Error::from_raw_os_error(nix::libc::EMFILE));
+        let mut socket = ListenerSocket::default();
+        socket.lend_copied(&loopback(), no_descriptor).unwrap_err();
+        assert_eq!(socket.address(), None, "what was never lent is not kept");
+        let (address, lent) = socket.lend(&loopback()).unwrap();
+        drop(lent);
+        socket.unserved(5 * S);
+        let waiting = TcpStream::connect(address).unwrap();
+        let error = socket.lend_copied(&[], no_descriptor).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(nix::libc::EMFILE));
+        assert_eq!((socket.address(), socket.next_deadline()), (Some(address), Some(15 * S)));
+        let (_, lent) = socket.lend(&[]).unwrap();
+        let (_, from) = TcpListener::from(lent).accept().unwrap();
+        assert_eq!(from, waiting.local_addr().unwrap());
     }
 
     /// START-19: an address that cannot be bound is an error.
