@@ -46,6 +46,14 @@ pub const DRAIN_BOUND: Duration = Duration::from_millis(500);
 pub const RECORD_BURST: u32 = 20_000;
 /// Records of one worker that are written per second in the long run.
 pub const RECORDS_PER_SECOND: u32 = 2_000;
+/// Changes of one text, such as systemd's status line, that are told at once.
+pub const LATEST_BURST: u32 = 8;
+/// Changes of one text that are told per second in the long run; the latest wins.
+pub const LATEST_PER_SECOND: u32 = 1;
+/// A change beyond that is told after this time.
+pub const LATEST_PACE: Duration = Duration::from_secs(1);
+/// What the service manager did not take is sent again after this time.
+pub const NOTIFY_AGAIN: Duration = Duration::from_millis(250);
 /// Lines that may wait for the log's writer.
 pub const LOG_QUEUE: usize = 32_768;
 /// The last lines are written within this time of the end.

@@ -11,6 +11,7 @@ pub mod control;
 pub mod coreflowctl;
 pub mod custody;
 pub mod exchange;
+pub mod latest;
 pub mod log;
 pub mod notify;
 pub mod options;

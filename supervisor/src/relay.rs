@@ -87,9 +87,9 @@ impl Relay {
         let control = control_socket(place, &reader);
         let control =
             control.as_deref().map(ControlSocket::bind).transpose().map_err(|error| error.to_string());
-        let notify = Notify::of_process();
         // The log's thread starts after the last step that needs the process to have one.
         let log = Log::start(journal_stream.as_deref());
+        let notify = Notify::of_process();
         info!("coreflow {} starts", coreflow_ipc::VERSION);
         let (facts, trust, programs, control) = match (facts, trust, programs, control) {
             (Ok(facts), Ok(trust), Ok(programs), Ok(control)) => (facts, trust, programs, control),

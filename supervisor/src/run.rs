@@ -27,6 +27,7 @@ use crate::{
     constants::{CONTROL_CONNECTIONS, EVENT_QUEUE},
     control::{ControlSocket, serving::Asked},
     custody::Custody,
+    latest::Latest,
     notify::Notify,
     process::{Event, Happened, Process, Said},
     programs::Programs,
@@ -106,7 +107,7 @@ pub struct Supervisor {
     tls: Arc<ClientConfig>,
     programs: Programs,
     notify: Notify,
-    noted: String,
+    waiting: Latest,
     verbosity: Verbosity,
     custody: Custody,
     readiness: readiness::Kept,
@@ -142,7 +143,7 @@ impl Supervisor {
             programs: inputs.programs,
             watchdog_at: inputs.notify.watchdog_interval().map(|interval| clock.now().mono + interval),
             notify: inputs.notify,
-            noted: String::new(),
+            waiting: Latest::default(),
             verbosity: inputs.verbosity,
             custody: Custody::default(),
             readiness: readiness::Kept::default(),
@@ -196,7 +197,8 @@ impl Supervisor {
     fn next_deadline(&self) -> Option<Duration> {
         let workers = self.workers.values().filter_map(|worker| worker.supervision.next_deadline());
         let stopping = self.stopping.as_ref().and_then(Stopping::next_deadline);
-        workers.chain(stopping).chain(self.listener.next_deadline()).chain(self.watchdog_at).min()
+        let told = self.notify.next_deadline().into_iter().chain(self.waiting.next_deadline());
+        workers.chain(stopping).chain(self.listener.next_deadline()).chain(self.watchdog_at).chain(told).min()
     }
 
     fn tick(&mut self) {
@@ -214,9 +216,11 @@ impl Supervisor {
         if let (Some(at), Some(interval)) = (self.watchdog_at, self.notify.watchdog_interval())
             && at <= mono
         {
-            self.notify.alive();
+            self.notify.alive(mono);
             self.watchdog_at = Some(mono + interval);
         }
+        self.notify.tick(mono);
+        self.tell_waiting();
     }
 
     fn command(&mut self, command: Command) {
@@ -253,7 +257,8 @@ impl Supervisor {
     }
 
     fn end_in_order(&mut self, order: fn(BTreeSet<Role>, Duration) -> (Stopping, Vec<stopping::Action>)) {
-        self.notify.stopping();
+        self.notify.stopping(self.mono());
+        self.waiting.forget();
         let mut alive = BTreeSet::new();
         for (role, worker) in &mut self.workers {
             worker.supervision.handle(supervision::Event::Unwanted, self.clock.now().mono);
@@ -456,6 +461,7 @@ impl Supervisor {
                 exchange.abort();
             }
             self.readiness.relayd_ended();
+            self.waiting.forget();
         }
         if let Some(stopping) = &mut self.stopping {
             // A worker that had not got as far as its link has nothing to lose and says nothing.

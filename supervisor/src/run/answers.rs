@@ -39,11 +39,9 @@ impl Supervisor {
             FromRelayd::AskListener { id } => self.ask_listener(id),
             FromRelayd::Waiting { what } => {
                 self.readiness.wait_for(&what);
-                if self.may_state() {
-                    let what: String = what.chars().take(200).collect();
-                    info!("not ready: waiting for {what}");
-                    self.note_readiness();
-                }
+                self.waiting.set(what.chars().take(200).collect());
+                self.tell_waiting();
+                self.note_readiness();
             }
             FromRelayd::Open => self.open(),
             FromRelayd::Keep(kept) => {
@@ -51,12 +49,9 @@ impl Supervisor {
                     self.fail(Role::Relayd, &violation.to_string());
                 }
             }
-            // Taken over whatever it costs; only what is told of it has a budget.
             FromRelayd::Readiness { refusals } => {
                 self.readiness.state(refusals);
-                if self.may_state() {
-                    self.note_readiness();
-                }
+                self.note_readiness();
             }
             FromRelayd::StartFailed { cause } => self.start_failed(cause),
         }
@@ -84,13 +79,6 @@ impl Supervisor {
             let _ = answers.send(Answered::Identity { process, id, result }).await;
         });
         self.exchanging = Some(exchange.abort_handle());
-    }
-
-    /// What relayd states costs it its share of the log, like a record.
-    fn may_state(&mut self) -> bool {
-        let mono = self.mono();
-        let relayd = self.workers.get_mut(&Role::Relayd).and_then(|worker| worker.process.as_mut());
-        relayd.is_some_and(|process| process.budget.admit(mono))
     }
 
     fn ask_addresses(&mut self, id: AskId) {
@@ -206,12 +194,13 @@ impl Supervisor {
     }
 
     fn open(&mut self) {
+        self.waiting.forget();
         if self.opened {
             info!("relayd serves again");
         } else {
             self.opened = true;
             info!("the relay is open for Cloudly dispatch");
-            self.notify.ready();
+            self.notify.ready(self.mono());
         }
         self.note_readiness();
     }

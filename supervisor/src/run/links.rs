@@ -24,6 +24,7 @@ impl Supervisor {
         match role {
             Role::Relayd | Role::Supervisor => {
                 self.readiness.relayd_begins();
+                self.waiting.forget();
                 self.note_readiness();
                 let start = RelaydStart {
                     cloudly: CloudlyEndpoint {

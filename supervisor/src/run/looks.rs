@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use coreflow_ipc::{VERSION, hello::Role, messages::relayd::Reference};
-use tracing::error;
+use tracing::{error, info};
 
 use super::{Supervisor, Worker};
 use crate::{
@@ -39,7 +39,7 @@ impl Supervisor {
         let _ = asked.answer.send(answer);
     }
 
-    /// Tells systemd the one line of the readiness, when it is another one.
+    /// Tells systemd the one line of the readiness.
     pub(super) fn note_readiness(&mut self) {
         if self.stopping.is_some() {
             return;
@@ -54,9 +54,13 @@ impl Supervisor {
             (None, Some(what)) => format!("starting: waiting for {what}"),
             (None, None) => "open for Cloudly dispatch".to_owned(),
         };
-        if line != self.noted {
-            self.notify.status(&line);
-            self.noted = line;
+        self.notify.status(&line, self.clock.now().mono);
+    }
+
+    /// States what the start waits for, when that is news and there is budget for it.
+    pub(super) fn tell_waiting(&mut self) {
+        if let Some(what) = self.waiting.take_due(self.mono()) {
+            info!("not ready: waiting for {what}");
         }
     }
 
