@@ -12,32 +12,24 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::{mpsc, oneshot},
-    task::JoinHandle,
-    time::timeout,
-};
+use tokio::{sync::mpsc, time::timeout};
 use tracing_subscriber::layer::SubscriberExt;
 
 use crate::{
-    codec::CodecError,
     confine::{Profile, Report, Started, confine},
     hello::{Hello, HelloError, Role},
-    link::{self, Descriptors, LinkError, LinkReceiver, LinkSender},
+    link::{self, Descriptors, LinkError},
     messages::{FromWorker, Message, ToWorker},
     record::{Level, Outlet, Record, RecordLayer, Verbosity},
     sys::{self, Signal},
 };
 
-/// Records that may wait for the link.
-const RECORD_QUEUE: usize = 1024;
-/// Messages that may wait for the link.
-const MESSAGE_QUEUE: usize = 1024;
+mod life;
+
+pub use life::{Life, Outbox, Told};
+
 /// The supervisor's hello must come within this time.
 const HELLO_BUDGET: Duration = Duration::from_secs(5);
-/// What is queued at the end is sent within this time.
-const FLUSH_BUDGET: Duration = Duration::from_secs(1);
-
 /// What the supervisor passes as arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
@@ -151,32 +143,6 @@ pub trait ToAnyWorker: Message {
     fn for_worker(self) -> Result<ToWorker, Self>;
 }
 
-/// The worker's side of its link, open and greeted.
-pub struct Life<Out, In> {
-    /// Sends to the supervisor; clones share one queue.
-    pub outbox: Outbox<Out>,
-    inbox: LinkReceiver<In>,
-    verbosity: Verbosity,
-    finish: oneshot::Sender<()>,
-    writer: JoinHandle<()>,
-}
-
-/// Queues messages for the supervisor.
-pub struct Outbox<Out>(mpsc::Sender<Out>);
-
-impl<Out> Clone for Outbox<Out> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<Out: Message> Outbox<Out> {
-    /// Queues `message`, waiting for room; a link that ended takes everything.
-    pub async fn send(&self, message: Out) {
-        let _ = self.0.send(message).await;
-    }
-}
-
 struct RecordQueue(mpsc::Sender<Record>);
 
 impl Outlet for RecordQueue {
@@ -206,87 +172,12 @@ impl Confined {
             Ok(_) | Err(_) => return Err(StartError::Hello(HelloError::Missing)),
         }
         let verbosity = Verbosity::new(Level::Info);
-        let (records, recorded) = mpsc::channel(RECORD_QUEUE);
+        let (records, recorded) = mpsc::channel(life::RECORD_QUEUE);
         let layer = RecordLayer::new(RecordQueue(records), verbosity.clone());
         // A second worker in one process exists in tests alone, which keep the first one's.
         let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer));
-        let (outbox, messages) = mpsc::channel(MESSAGE_QUEUE);
-        let (finish, finished) = oneshot::channel();
-        let writer = tokio::spawn(write(sender, messages, recorded, finished));
-        Ok(Life { outbox: Outbox(outbox), inbox, verbosity, finish, writer })
+        Ok(Life::begin(sender, inbox, recorded, verbosity))
     }
-}
-
-/// What a worker is told that is its own to act on.
-pub enum Told<In> {
-    /// The worker's end of its link to another worker.
-    Peer(Role, OwnedFd),
-    /// A message of this link alone, with what came beside it.
-    Message(In, Vec<OwnedFd>),
-    /// End in order.
-    Stop,
-}
-
-impl<Out: FromAnyWorker, In: ToAnyWorker> Life<Out, In> {
-    /// The next thing that is the worker's own to act on; pings and the log level are seen to here.
-    /// May be cancelled without losing any.
-    ///
-    /// # Errors
-    /// The link ended; so does the worker.
-    pub async fn told(&mut self) -> Result<Told<In>, LinkError> {
-        loop {
-            let received = self.inbox.receive().await?;
-            match received.message.for_worker() {
-                // A worker whose queue is full is not answering, and the supervisor should know.
-                Ok(ToWorker::Ping(number)) => {
-                    let _ = self.outbox.0.try_send(Out::of_worker(FromWorker::Pong(number)));
-                }
-                Ok(ToWorker::LogLevel(level)) => self.verbosity.set(level),
-                Ok(ToWorker::PeerLink { role }) => {
-                    let end = received.descriptors.into_iter().next().ok_or(LinkError::Descriptors)?;
-                    return Ok(Told::Peer(role, end));
-                }
-                Ok(ToWorker::Stop) => return Ok(Told::Stop),
-                Ok(ToWorker::Hello(_)) => return Err(LinkError::Codec(CodecError::Malformed)),
-                Err(message) => return Ok(Told::Message(message, received.descriptors)),
-            }
-        }
-    }
-
-    /// Sends what is still queued, and says last that the worker stopped.
-    pub async fn stopped(self) {
-        let _ = self.finish.send(());
-        let _ = timeout(FLUSH_BUDGET, self.writer).await;
-    }
-}
-
-/// Messages go before records, so that what a record states has reached the supervisor before it.
-async fn write<Out: FromAnyWorker>(
-    mut sender: LinkSender<Out>,
-    mut messages: mpsc::Receiver<Out>,
-    mut records: mpsc::Receiver<Record>,
-    mut finish: oneshot::Receiver<()>,
-) {
-    let record = |record| Out::of_worker(FromWorker::Record(record));
-    loop {
-        let message = tokio::select! {
-            biased;
-            Some(message) = messages.recv() => message,
-            _ = &mut finish => break,
-            Some(recorded) = records.recv() => record(recorded),
-        };
-        if sender.send(&message, &[]).await.is_err() {
-            return;
-        }
-    }
-    let left =
-        std::iter::from_fn(|| messages.try_recv().ok().or_else(|| records.try_recv().ok().map(record)));
-    for message in left.take(MESSAGE_QUEUE + RECORD_QUEUE) {
-        if sender.send(&message, &[]).await.is_err() {
-            return;
-        }
-    }
-    let _ = sender.send(&Out::of_worker(FromWorker::Stopped), &[]).await;
 }
 
 /// Runs a worker: confine, start the runtime, serve. The cause of a failure goes to standard error,
