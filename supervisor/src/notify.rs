@@ -4,7 +4,6 @@
 //! and sent again at a bounded pace.
 
 use std::{
-    env,
     ffi::OsStr,
     fmt::Write,
     io,
@@ -44,9 +43,9 @@ struct Unsent {
 }
 
 impl Notify {
-    /// Reads where notifications go, and how often the watchdog wants to be fed, if they do and it does.
-    pub fn of_process() -> Self {
-        let manager = env::var_os("NOTIFY_SOCKET").and_then(|name| match open(&name) {
+    /// Tells the service manager at `socket`, if there is one, and reads how often its watchdog wants to be fed.
+    pub fn of_process(socket: Option<&OsStr>) -> Self {
+        let manager = socket.and_then(|name| match open(name) {
             Ok(manager) => Some(manager),
             Err(error) => {
                 warn!(class = %error.kind(), "systemd does not take notifications");

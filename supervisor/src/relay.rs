@@ -89,7 +89,7 @@ impl Relay {
             control.as_deref().map(ControlSocket::bind).transpose().map_err(|error| error.to_string());
         // The log's thread starts after the last step that needs the process to have one.
         let log = Log::start(journal_stream.as_deref());
-        let notify = Notify::of_process();
+        let notify = Notify::of_process(reader.environment().notify_socket());
         info!("coreflow {} starts", coreflow_ipc::VERSION);
         let (facts, trust, programs, control) = match (facts, trust, programs, control) {
             (Ok(facts), Ok(trust), Ok(programs), Ok(control)) => (facts, trust, programs, control),

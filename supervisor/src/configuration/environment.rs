@@ -22,10 +22,18 @@ const JOURNAL_STREAM: &str = "JOURNAL_STREAM";
 
 /// The directories that systemd made for the unit below `/run`, separated by colons.
 const RUNTIME_DIRECTORY: &str = "RUNTIME_DIRECTORY";
+/// Where the service manager takes notifications.
+const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 
 /// Facts of the host that are asked for beside the seven variables.
-const HOST_FACTS: [&str; 5] =
-    [CREDENTIALS_DIRECTORY, CERTIFICATE_FILE, CERTIFICATE_DIRECTORY, JOURNAL_STREAM, RUNTIME_DIRECTORY];
+const HOST_FACTS: [&str; 6] = [
+    CREDENTIALS_DIRECTORY,
+    CERTIFICATE_FILE,
+    CERTIFICATE_DIRECTORY,
+    JOURNAL_STREAM,
+    RUNTIME_DIRECTORY,
+    NOTIFY_SOCKET,
+];
 
 /// The first of the unit's runtime directories in this process's environment, for a program that asks for
 /// nothing else.
@@ -103,6 +111,12 @@ impl Environment {
         self.values.get(JOURNAL_STREAM).and_then(|value| String::from_utf8(value.to_vec()).ok())
     }
 
+    /// Where the service manager takes notifications, as given.
+    #[must_use]
+    pub fn notify_socket(&self) -> Option<&OsStr> {
+        self.values.get(NOTIFY_SOCKET).map(|value| OsStr::from_bytes(value))
+    }
+
     /// The first of the unit's runtime directories.
     #[must_use]
     pub fn runtime_directory(&self) -> Option<PathBuf> {
@@ -139,6 +153,7 @@ mod tests {
                 "COREFLOW_VPN_QUIC_PORT",
                 "CREDENTIALS_DIRECTORY",
                 "JOURNAL_STREAM",
+                "NOTIFY_SOCKET",
                 "RUNTIME_DIRECTORY",
                 "SERVEZONE_CLUSTER_RELAY_AUTHORIZATION",
                 "SSL_CERT_DIR",
@@ -155,7 +170,7 @@ mod tests {
             assert!(!asked.contains(&removed.to_owned()), "{removed}");
             assert_eq!(Variable::of_name(removed), None);
         }
-        assert_eq!(environment.values.len(), 12);
+        assert_eq!(environment.values.len(), 13);
     }
 
     /// An empty value counts as missing, also for the facts of the host.
