@@ -2,10 +2,10 @@
 //! under the same nodes, and the samples of the last life of each process under the same load.
 //!
 //! A count at rest is exact but for what comes and goes: an exchange, a link that is being made. Memory is
-//! not: an allocator keeps what a flood made it take, and how much of it depends on the order of events. So
-//! the first census is taken after a warm-up with floods, and the allowances are what is left of that
-//! noise: measured over some dozen runs at below half of them. A leak of one message or one socket in a hundred outgrows
-//! them in a run of minutes, since a run sends tens of messages a second.
+//! not: an allocator keeps what a flood made it take, and how much of it depends on the order of events. The
+//! first census is taken after a warm-up of the same traffic, and the allowances are several times what some
+//! runs of minutes showed of that noise. A leak of one message or one socket in a hundred outgrows them in
+//! such a run, which sends tens of messages a second.
 
 use std::time::Duration;
 
