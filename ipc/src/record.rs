@@ -12,7 +12,7 @@ use std::{
 };
 
 use bincode::{Decode, Encode};
-use tracing::{Event, Subscriber, field::Field};
+use tracing::{Event, Metadata, Subscriber, field::Field, subscriber::Interest};
 use tracing_subscriber::layer::{Context, Layer};
 
 /// Longest message of a record, in characters.
@@ -212,7 +212,12 @@ impl<O: Outlet> RecordLayer<O> {
 }
 
 impl<S: Subscriber, O: Outlet> Layer<S> for RecordLayer<O> {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>, _: Context<'_, S>) -> bool {
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        // The level can change while the process runs, so none is decided for good.
+        if metadata.target().starts_with("coreflow") { Interest::sometimes() } else { Interest::never() }
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
         // Libraries below us may speak of what passes through them; only this project's events are
         // written, since only these are known to be free of secrets.
         metadata.target().starts_with("coreflow") && self.verbosity.admits(Level::of(metadata.level()))

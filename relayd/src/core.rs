@@ -2,7 +2,7 @@
 //!
 //! It owns no socket, task, timer or clock; [`crate::wiring`] performs its effects in order.
 
-use std::{collections::VecDeque, time::Duration};
+use std::time::Duration;
 
 use coreflow_ipc::{
     messages::relayd::{Identity, Kept, VpnFacts},
@@ -35,11 +35,13 @@ mod certificate;
 mod notes;
 mod routing;
 mod stated;
+mod superseded;
 
 pub use calls::{CallFailure, OwnCall, Read};
 use calls::{Purpose, announced};
 pub use notes::Statement;
 use stated::Stated;
+use superseded::Superseded;
 
 /// What the relay serves, once its listener is open.
 #[derive(Debug, Clone)]
@@ -153,8 +155,7 @@ pub struct Core {
     readiness: Readiness,
     /// What this process stated of it; a relayd that resumes parked states that first (PROT-33).
     stated: Stated,
-    /// Sockets whose node is carried on another one, and when each is closed; the next one first.
-    superseded: VecDeque<(Duration, Socket)>,
+    superseded: Superseded,
     calls: Pending<Purpose>,
     identity: Option<Identity>,
     served: Option<Served>,
@@ -181,7 +182,7 @@ impl Core {
             continuity: Continuity::default(),
             readiness,
             stated: Stated::default(),
-            superseded: VecDeque::new(),
+            superseded: Superseded::default(),
             calls: Pending::default(),
             identity: None,
             served: None,

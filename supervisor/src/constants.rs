@@ -58,6 +58,8 @@ pub const NOTIFY_AGAIN: Duration = Duration::from_millis(250);
 pub const LOG_QUEUE: usize = 32_768;
 /// The last lines are written within this time of the end.
 pub const LOG_FLUSH_BOUND: Duration = Duration::from_secs(1);
+/// How often a full queue is looked at for room within that time.
+pub const LOG_FLUSH_PAUSE: Duration = Duration::from_millis(10);
 
 /// Connections of the control socket that are served at once.
 pub const CONTROL_CONNECTIONS: usize = 8;

@@ -7,6 +7,7 @@ use std::{
     os::fd::AsFd,
     sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     thread,
+    time::Instant,
 };
 
 use coreflow_ipc::{
@@ -17,7 +18,7 @@ use nix::sys::stat::fstat;
 use tracing::Dispatch;
 use tracing_subscriber::layer::SubscriberExt;
 
-use crate::constants::{LOG_FLUSH_BOUND, LOG_QUEUE};
+use crate::constants::{LOG_FLUSH_BOUND, LOG_FLUSH_PAUSE, LOG_QUEUE};
 
 /// The log of the process.
 pub struct Log {
@@ -126,10 +127,23 @@ impl Lines {
         Self(sender)
     }
 
+    /// Waits until everything is written, within a bound; a full queue gets that time to find room.
     fn flush(&self) {
+        let until = Instant::now() + LOG_FLUSH_BOUND;
         let (done, wait) = sync_channel(1);
-        if self.0.try_send(Queued::Flush(done)).is_ok() {
-            let _ = wait.recv_timeout(LOG_FLUSH_BOUND);
+        let mut flush = Queued::Flush(done);
+        loop {
+            match self.0.try_send(flush) {
+                Ok(()) => {
+                    let _ = wait.recv_timeout(until.saturating_duration_since(Instant::now()));
+                    return;
+                }
+                Err(TrySendError::Full(full)) if Instant::now() < until => {
+                    flush = full;
+                    thread::sleep(LOG_FLUSH_PAUSE);
+                }
+                Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => return,
+            }
         }
     }
 }

@@ -156,7 +156,8 @@ impl<Out: FromAnyWorker> Queues<Out> {
             }
             _ = &mut self.finish => None,
             Some(message) = self.messages.recv(), if !a_records_turn => {
-                *in_a_row += 1;
+                // Only an unbroken row counts: a message that waits alone goes before the record about it.
+                *in_a_row = if self.messages.is_empty() { 0 } else { *in_a_row + 1 };
                 Some(message)
             }
             Some(recorded) = self.records.recv() => {

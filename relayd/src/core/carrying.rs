@@ -8,7 +8,6 @@ use tracing::warn;
 
 use super::{Core, Effect, Turn, notes};
 use crate::{
-    constants::SUPERSEDED_GRACE,
     escrow,
     forwarder::{self, Note, Socket},
     ingress,
@@ -42,6 +41,7 @@ impl Core {
     }
 
     pub(super) fn socket_closed(&mut self, socket: Socket, turn: &mut Turn) {
+        self.superseded.ended(socket);
         self.forward(forwarder::Event::Closed { socket }, turn);
         self.ingress(ingress::Event::Closed { socket }, turn);
     }
@@ -63,7 +63,7 @@ impl Core {
                     self.readiness.accept_offer(Hop::PalletRuntime);
                 }
                 forwarder::Action::Superseded(socket) => {
-                    self.superseded.push_back((turn.now.mono + SUPERSEDED_GRACE, socket));
+                    self.superseded.add(socket, turn.now.mono);
                 }
                 forwarder::Action::Acknowledged { node, projection } => {
                     self.escrow(escrow::Event::Acknowledged { node, projection }, turn);
@@ -138,14 +138,16 @@ impl Core {
 
     /// When a superseded socket is closed. Without a session none is (OUT-09).
     pub(super) fn superseded_deadline(&self) -> Option<Duration> {
-        self.superseded.front().map(|(due, _)| *due).filter(|_| self.session.dispatchable())
+        self.superseded.next_deadline().filter(|_| self.session.dispatchable())
     }
 
     /// A socket that serves nothing any more is closed, so that whoever still holds it registers anew.
     pub(super) fn close_superseded(&mut self, turn: &mut Turn) {
-        while self.superseded_deadline().is_some_and(|due| due <= turn.now.mono) {
-            let (_, socket) = self.superseded.pop_front().expect("one is due");
-            if !self.forwarder.carries(socket) {
+        if self.superseded_deadline().is_none() {
+            return;
+        }
+        for socket in self.superseded.take_due(turn.now.mono) {
+            if !self.carries(socket) {
                 turn.effects.push(Effect::CloseNode(socket));
             }
         }

@@ -33,8 +33,11 @@ impl Stated {
             self.again = None;
             return None;
         }
-        if self.again.is_some_and(|again| now.mono < again) || !self.budget.admit(now.mono) {
-            self.again.get_or_insert(now.mono + Duration::from_secs(1));
+        if self.again.is_some_and(|again| now.mono < again) {
+            return None;
+        }
+        if !self.budget.admit(now.mono) {
+            self.again = Some(now.mono + Duration::from_secs(1));
             return None;
         }
         self.again = None;

@@ -113,6 +113,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Outgoing<'_, S> {
                 sink.feed(Message::Text(text)).await?;
             };
             sink.flush().await?;
+            // An answer to a ping that found no room before has it now.
+            sink.flush().await?;
             Ok((taken, left))
         };
         in_time(pin!(sending), self.limits.silence, self.taking).await
@@ -136,7 +138,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Outgoing<'_, S> {
         let sink = &mut *self.sink;
         let sending = async {
             sink.flush().await?;
-            sink.send(frame).await
+            sink.send(frame).await?;
+            sink.flush().await
         };
         in_time(pin!(sending), self.limits.silence, self.taking).await
     }
