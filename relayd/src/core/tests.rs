@@ -303,6 +303,15 @@ impl Script {
         assert_eq!(told, [Did::NodeTold(socket, "q".into(), Told::Response("{}".into()))]);
     }
 
+    /// The identity is renewed on the unbroken connection, and the session registered anew.
+    fn renew(&mut self) -> Vec<Did> {
+        self.now.wall += HOUR - 60_000;
+        self.now.mono += Duration::from_millis(HOUR - 60_000);
+        assert!(self.on(Event::Tick).contains(&Did::AskIdentity));
+        let announced = self.identity();
+        self.answer(&announced, ok(&format!(r#"{{"protocol":{OFFER}}}"#)))
+    }
+
     /// The connection ends and the next one is registered, half a second later.
     fn reconnect(&mut self) -> Vec<Did> {
         let connection = self.connection;

@@ -94,11 +94,7 @@ fn an_acknowledged_projection_retires_the_run_that_it_replaces() {
 fn a_protocol_refusal_keeps_what_is_held() {
     let mut script = Script::escrowed();
     let connection = script.connection;
-    script.now.wall += HOUR - 60_000;
-    script.now.mono += Duration::from_millis(HOUR - 60_000);
-    assert_eq!(script.on(Event::Tick), [Did::AskIdentity]);
-    let announced = script.identity();
-    let registered = script.answer(&announced, ok(&format!(r#"{{"protocol":{OFFER}}}"#)));
+    let registered = script.renew();
     let refused = script.answer(&registered, plain_refusal("protocol-refused: x"));
     assert!(matches!(refused.as_slice(), [Did::Readiness(lines)] if lines.len() == 1), "{refused:?}");
     assert_eq!(script.core.escrow.held(), 1);
@@ -111,11 +107,7 @@ fn a_protocol_refusal_keeps_what_is_held() {
 #[test]
 fn parking_drops_every_run() {
     let mut script = Script::escrowed();
-    script.now.wall += HOUR - 60_000;
-    script.now.mono += Duration::from_millis(HOUR - 60_000);
-    script.on(Event::Tick);
-    let announced = script.identity();
-    let registered = script.answer(&announced, ok(&format!(r#"{{"protocol":{OFFER}}}"#)));
+    let registered = script.renew();
     script.hold(1);
     let (lines, _) = logged(|| script.answer(&registered, acceptance("https://relay.test", 2, 2)));
     assert!(

@@ -62,11 +62,7 @@ fn the_ingress_registers_on_the_nodes_listener() {
 #[test]
 fn a_refused_protocol_leaves_the_table_served() {
     let mut script = Script::with_ingress();
-    script.now.wall += HOUR - 60_000;
-    script.now.mono += Duration::from_millis(HOUR - 60_000);
-    assert_eq!(script.on(Event::Tick), [Did::AskIdentity]);
-    let announced = script.identity();
-    let registered = script.answer(&announced, ok(&format!(r#"{{"protocol":{OFFER}}}"#)));
+    let registered = script.renew();
     let refused = script.answer(&registered, plain_refusal("protocol-refused: x"));
     assert!(matches!(refused.as_slice(), [Did::Readiness(lines)] if lines.len() == 1), "{refused:?}");
     script.assert_pulled();
@@ -78,11 +74,7 @@ fn a_refused_protocol_leaves_the_table_served() {
 #[test]
 fn a_parked_relay_keeps_serving_the_table() {
     let mut script = Script::with_ingress();
-    script.now.wall += HOUR - 60_000;
-    script.now.mono += Duration::from_millis(HOUR - 60_000);
-    script.on(Event::Tick);
-    let announced = script.identity();
-    let registered = script.answer(&announced, ok(&format!(r#"{{"protocol":{OFFER}}}"#)));
+    let registered = script.renew();
     let parked = script.answer(&registered, plain_refusal("relay-credential-generation-stale"));
     assert!(!served(&parked, TABLE));
     script.assert_pulled();
