@@ -297,4 +297,29 @@ mod tests {
         assert!(!budget.admit(Duration::from_millis(500)));
         assert_eq!(budget.take_suppressed(), 1);
     }
+
+    struct Seen(Arc<std::sync::Mutex<Vec<String>>>);
+
+    impl Outlet for Seen {
+        fn offer(&self, record: Record) -> Result<(), Record> {
+            self.0.lock().unwrap().push(record.message);
+            Ok(())
+        }
+    }
+
+    /// A line that was met at one level follows the level all the same, both ways.
+    #[test]
+    fn the_level_changes_for_lines_that_were_met_before() {
+        use tracing_subscriber::layer::SubscriberExt;
+        let (seen, verbosity) = (Arc::default(), Verbosity::new(Level::Info));
+        let layer = RecordLayer::new(Seen(Arc::clone(&seen)), verbosity.clone());
+        let say = |word: &str| tracing::debug!("{word}");
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            for (level, word) in [(Level::Info, "one"), (Level::Trace, "two"), (Level::Info, "three")] {
+                verbosity.set(level);
+                say(word);
+            }
+        });
+        assert_eq!(*seen.lock().unwrap(), ["two"]);
+    }
 }
