@@ -11,6 +11,7 @@ pub mod hello;
 pub mod link;
 pub mod messages;
 pub mod now;
+pub mod outgoing;
 pub mod peer;
 pub mod record;
 pub mod secret;

@@ -92,6 +92,7 @@ pub fn open<Out: Message, In: Message>(
             stream,
             descriptors,
             frames: FrameReader::new(In::LIMIT),
+            chunk: vec![0; READ_CHUNK].into_boxed_slice(),
             waiting: VecDeque::new(),
             kind: PhantomData,
         },
@@ -113,13 +114,36 @@ impl<Out: Message> LinkSender<Out> {
             return Err(LinkError::Descriptors);
         }
         let frame = framed(&message.to_bytes().map_err(LinkError::Codec)?);
+        self.write(&frame, descriptors).await
+    }
+
+    /// Sends a row of messages, each with the descriptor that it announces, if any, in as few system
+    /// calls as that takes. Not to be cancelled, like [`LinkSender::send`].
+    pub async fn send_row(&mut self, row: &[(Out, Option<OwnedFd>)]) -> Result<(), LinkError> {
+        let (mut frames, mut beside) = (Vec::new(), None);
+        for (message, descriptor) in row {
+            if message.descriptors() != usize::from(descriptor.is_some()) {
+                return Err(LinkError::Descriptors);
+            }
+            // Descriptors go beside the first byte of what is written.
+            if let Some(descriptor) = descriptor {
+                self.write(&frames, beside.as_slice()).await?;
+                frames.clear();
+                beside = Some(descriptor.as_fd());
+            }
+            frames.extend_from_slice(&framed(&message.to_bytes().map_err(LinkError::Codec)?));
+        }
+        self.write(&frames, beside.as_slice()).await
+    }
+
+    async fn write(&mut self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
         let mut sent = 0;
-        while sent < frame.len() {
+        while sent < bytes.len() {
             let beside = if sent == 0 { descriptors } else { &[] };
             sent += self
                 .stream
                 .async_io(Interest::WRITABLE, || {
-                    Ok(sys::send_with_descriptors(self.stream.as_fd(), &frame[sent..], beside)?)
+                    Ok(sys::send_with_descriptors(self.stream.as_fd(), &bytes[sent..], beside)?)
                 })
                 .await?;
         }
@@ -140,6 +164,7 @@ pub struct LinkReceiver<In> {
     stream: Arc<UnixStream>,
     descriptors: Descriptors,
     frames: FrameReader,
+    chunk: Box<[u8]>,
     waiting: VecDeque<OwnedFd>,
     kind: PhantomData<fn() -> In>,
 }
@@ -151,18 +176,15 @@ impl<In: Message> LinkReceiver<In> {
             if let Some(received) = self.take()? {
                 return Ok(received);
             }
-            let mut chunk = [0; READ_CHUNK];
-            let (count, came) = self
-                .stream
+            let (stream, chunk) = (&self.stream, &mut *self.chunk);
+            let (count, came) = stream
                 .async_io(Interest::READABLE, || match self.descriptors {
-                    Descriptors::Refused => nix::unistd::read(self.stream.as_fd(), &mut chunk)
+                    Descriptors::Refused => nix::unistd::read(stream.as_fd(), chunk)
                         .map(|count| (count, Vec::new()))
                         .map_err(io::Error::from),
-                    Descriptors::Accepted => Ok(sys::receive_with_descriptors(
-                        self.stream.as_fd(),
-                        &mut chunk,
-                        WAITING_DESCRIPTORS,
-                    )?),
+                    Descriptors::Accepted => {
+                        Ok(sys::receive_with_descriptors(stream.as_fd(), chunk, WAITING_DESCRIPTORS)?)
+                    }
                 })
                 .await?;
             if count == 0 {
@@ -172,7 +194,7 @@ impl<In: Message> LinkReceiver<In> {
             if self.waiting.len() > WAITING_DESCRIPTORS {
                 return Err(LinkError::Descriptors);
             }
-            self.frames.push(&chunk[..count]);
+            self.frames.push(&self.chunk[..count]);
         }
     }
 

@@ -15,6 +15,7 @@ use crate::{
 
 pub mod peers;
 pub mod pulld;
+pub mod pulls;
 pub mod readiness;
 pub mod relayd;
 pub mod vpnd;
@@ -129,6 +130,7 @@ mod tests {
                 assert!(trust_anchors.is_empty());
             }
             ToPulld::Worker(message) => assert_eq!(message.descriptors(), 0),
+            ToPulld::AnswerConnection { id: _, answer } => assert_eq!(answer, Ok(())),
         }
         let ToVpnd::Worker(message) = ToVpnd::Worker(ToWorker::Stop);
         match message {

@@ -46,15 +46,16 @@ impl std::fmt::Display for GreetError {
 
 impl std::error::Error for GreetError {}
 
-/// Opens `end` as the link of this worker, `own`, to `peer`, and exchanges hellos. No descriptor is
-/// taken over it.
+/// Opens `end` as the link of this worker, `own`, to `peer`, and exchanges hellos. `descriptors` says
+/// whether this end takes any.
 pub async fn greet<Out: Greets, In: Greets>(
     end: OwnedFd,
+    descriptors: Descriptors,
     own: Role,
     peer: Role,
 ) -> Result<(LinkSender<Out>, LinkReceiver<In>), GreetError> {
     let (mut sender, mut receiver) =
-        link::open::<Out, In>(end, Descriptors::Refused).map_err(|error| GreetError::Io(error.kind()))?;
+        link::open::<Out, In>(end, descriptors).map_err(|error| GreetError::Io(error.kind()))?;
     sender.send(&Out::of_hello(Hello::of(own)), &[]).await.map_err(GreetError::Link)?;
     let first = timeout(HELLO_BOUND, receiver.receive()).await;
     let first = first.map_err(|_| GreetError::Hello(HelloError::Missing))?.map_err(GreetError::Link)?;
@@ -68,22 +69,42 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::messages::peers::{PulldToRelayd, RelaydToPulld};
+    use crate::messages::pulls::{PulldToRelayd, RelaydToPulld};
 
     /// ARC-10, ARC-24: both ends greet, and an end that is somebody else is refused.
     #[tokio::test]
     async fn both_ends_greet_or_the_link_is_not_used() {
         let (one, two) = UnixStream::pair().unwrap();
         let (relayd, pulld) = tokio::join!(
-            greet::<RelaydToPulld, PulldToRelayd>(one.into(), Role::Relayd, Role::Pulld),
-            greet::<PulldToRelayd, RelaydToPulld>(two.into(), Role::Pulld, Role::Relayd),
+            greet::<RelaydToPulld, PulldToRelayd>(
+                one.into(),
+                Descriptors::Refused,
+                Role::Relayd,
+                Role::Pulld
+            ),
+            greet::<PulldToRelayd, RelaydToPulld>(
+                two.into(),
+                Descriptors::Accepted,
+                Role::Pulld,
+                Role::Relayd
+            ),
         );
         assert!(relayd.is_ok() && pulld.is_ok());
 
         let (one, two) = UnixStream::pair().unwrap();
         let (relayd, _) = tokio::join!(
-            greet::<RelaydToPulld, PulldToRelayd>(one.into(), Role::Relayd, Role::Pulld),
-            greet::<PulldToRelayd, RelaydToPulld>(two.into(), Role::Vpnd, Role::Relayd),
+            greet::<RelaydToPulld, PulldToRelayd>(
+                one.into(),
+                Descriptors::Refused,
+                Role::Relayd,
+                Role::Pulld
+            ),
+            greet::<PulldToRelayd, RelaydToPulld>(
+                two.into(),
+                Descriptors::Accepted,
+                Role::Vpnd,
+                Role::Relayd
+            ),
         );
         let wrong = HelloError::Role { stated: Role::Vpnd, expected: Role::Pulld };
         assert_eq!(relayd.err(), Some(GreetError::Hello(wrong)));

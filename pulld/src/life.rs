@@ -4,9 +4,10 @@ use std::os::fd::OwnedFd;
 
 use coreflow_ipc::{
     hello::Role,
+    link::Descriptors,
     messages::{
-        peers::{PulldToRelayd, RelaydToPulld},
         pulld::{FromPulld, ToPulld},
+        pulls::{PulldToRelayd, RelaydToPulld},
     },
     peer::greet,
     worker::{Confined, StartError, Told},
@@ -30,7 +31,7 @@ pub async fn serve(confined: Confined) -> Result<(), StartError> {
             Told::Message(ToPulld::Start(start), _) => {
                 debug!(registry = start.registry_origin, "pulld has its configuration");
             }
-            Told::Message(ToPulld::Worker(_), _) => {}
+            Told::Message(ToPulld::Worker(_) | ToPulld::AnswerConnection { .. }, _) => {}
             Told::Stop => break,
         }
     }
@@ -39,7 +40,7 @@ pub async fn serve(confined: Confined) -> Result<(), StartError> {
 }
 
 async fn hold(end: OwnedFd) {
-    match greet::<PulldToRelayd, RelaydToPulld>(end, Role::Pulld, Role::Relayd).await {
+    match greet::<PulldToRelayd, RelaydToPulld>(end, Descriptors::Accepted, Role::Pulld, Role::Relayd).await {
         Ok((_sender, mut receiver)) => {
             debug!("the link to relayd is greeted");
             let _ = receiver.receive().await;

@@ -5,7 +5,11 @@ use std::os::fd::OwnedFd;
 
 use coreflow_ipc::{
     hello::Role,
-    messages::peers::{PulldToRelayd, RelaydToPulld, RelaydToVpnd, VpndToRelayd},
+    link::Descriptors,
+    messages::{
+        peers::{RelaydToVpnd, VpndToRelayd},
+        pulls::{PulldToRelayd, RelaydToPulld},
+    },
     peer::{Greets, greet},
 };
 use tokio::task::JoinHandle;
@@ -33,7 +37,7 @@ impl Peers {
 }
 
 async fn hold<Out: Greets, In: Greets>(end: OwnedFd, role: Role) {
-    match greet::<Out, In>(end, Role::Relayd, role).await {
+    match greet::<Out, In>(end, Descriptors::Refused, Role::Relayd, role).await {
         Ok((_sender, mut receiver)) => {
             debug!(%role, "the link between the workers is greeted");
             // A second hello is as unexpected as anything else: it ends the link.

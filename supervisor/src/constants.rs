@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Longest wait for a TCP connection to Cloudly, over all its addresses.
 pub const EXCHANGE_CONNECT_BOUND: Duration = Duration::from_secs(5);
+/// Longest wait for a TCP connection to the registry, over all its addresses; a pull waits for it.
+pub const REGISTRY_CONNECT_BOUND: Duration = Duration::from_secs(5);
 /// Longest identity exchange, from the name's resolution to the judged identity, with Cloudly's `retry`
 /// waits.
 pub const EXCHANGE_BOUND: Duration = Duration::from_secs(10);

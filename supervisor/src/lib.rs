@@ -19,6 +19,7 @@ pub mod permitted;
 pub mod process;
 pub mod programs;
 pub mod readiness;
+pub mod registry;
 pub mod relay;
 pub mod run;
 pub mod sockets;

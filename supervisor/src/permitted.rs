@@ -28,6 +28,8 @@ pub enum Kind {
     AskListener,
     /// relayd states what the start waits for.
     Waiting,
+    /// pulld asks for a connection to the registry.
+    AskConnection,
     /// relayd is open.
     Open,
     /// relayd hands over what outlives it.
@@ -49,6 +51,8 @@ pub enum Phase {
     Confined,
     /// relayd got the launch facts.
     Informed,
+    /// pulld asks for a connection to the registry.
+    AskConnection,
     /// relayd is open.
     Open,
     /// The worker said its last.
@@ -56,7 +60,7 @@ pub enum Phase {
 }
 
 /// The table: kind, from which phase, up to which phase, and whether only once.
-const PERMITTED: [(Kind, Phase, Phase, bool); 14] = [
+const PERMITTED: [(Kind, Phase, Phase, bool); 15] = [
     (Kind::Hello, Phase::New, Phase::New, true),
     (Kind::Confined, Phase::Greeted, Phase::Greeted, true),
     (Kind::Record, Phase::Confined, Phase::Open, false),
@@ -64,6 +68,7 @@ const PERMITTED: [(Kind, Phase, Phase, bool); 14] = [
     (Kind::Stopped, Phase::Confined, Phase::Open, true),
     (Kind::AskIdentity, Phase::Confined, Phase::Open, false),
     (Kind::AskAddresses, Phase::Confined, Phase::Open, false),
+    (Kind::AskConnection, Phase::Confined, Phase::Open, false),
     (Kind::AskListenerFacts, Phase::Confined, Phase::Confined, true),
     (Kind::AskListener, Phase::Informed, Phase::Informed, true),
     (Kind::Waiting, Phase::Confined, Phase::Open, false),
@@ -130,6 +135,7 @@ impl Gate {
             | Kind::Pong
             | Kind::AskIdentity
             | Kind::AskAddresses
+            | Kind::AskConnection
             | Kind::AskListener
             | Kind::Waiting
             | Kind::Keep

@@ -28,13 +28,17 @@ pub enum Said {
     Worker(FromWorker),
     /// What relayd alone may say.
     Relayd(FromRelayd),
+    /// What pulld alone may say.
+    Pulld(FromPulld),
 }
 
 impl Said {
     /// The message's row in the table of what is permitted.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Worker(message) | Self::Relayd(FromRelayd::Worker(message)) => match message {
+            Self::Worker(message)
+            | Self::Relayd(FromRelayd::Worker(message))
+            | Self::Pulld(FromPulld::Worker(message)) => match message {
                 FromWorker::Hello(_) => Kind::Hello,
                 FromWorker::Confined(_) => Kind::Confined,
                 FromWorker::Record(_) => Kind::Record,
@@ -50,6 +54,7 @@ impl Said {
             Self::Relayd(FromRelayd::Keep(_)) => Kind::Keep,
             Self::Relayd(FromRelayd::Readiness { .. }) => Kind::Readiness,
             Self::Relayd(FromRelayd::StartFailed { .. }) => Kind::StartFailed,
+            Self::Pulld(FromPulld::AskConnection { .. }) => Kind::AskConnection,
         }
     }
 }
@@ -119,7 +124,7 @@ impl Process {
         let report = Report { role, process: number, events: events.clone() };
         let (queue, reader) = match role {
             Role::Pulld => {
-                let (queue, reader) = run_link(link, &report, |FromPulld::Worker(said)| Said::Worker(said))?;
+                let (queue, reader) = run_link(link, &report, Said::Pulld)?;
                 (Queue::Pulld(queue), reader)
             }
             Role::Vpnd => {
@@ -175,9 +180,9 @@ impl Process {
     }
 
     /// Queues a message for pulld.
-    pub fn tell_pulld(&self, message: ToPulld) -> Result<(), NotReading> {
+    pub fn tell_pulld(&self, message: ToPulld, descriptors: Vec<OwnedFd>) -> Result<(), NotReading> {
         match &self.queue {
-            Queue::Pulld(queue) => offer(queue, message, Vec::new()),
+            Queue::Pulld(queue) => offer(queue, message, descriptors),
             Queue::Relayd(_) | Queue::Vpnd(_) => Err(NotReading),
         }
     }

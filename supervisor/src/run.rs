@@ -9,7 +9,7 @@ use std::{
 
 use coreflow_ipc::{
     hello::Role,
-    messages::{FromWorker, ToWorker, relayd::*},
+    messages::{FromWorker, ToWorker, pulld::FromPulld, relayd::*},
     now::Clock,
     record::{Level, Verbosity},
 };
@@ -42,6 +42,7 @@ use crate::{
 mod answers;
 mod links;
 mod looks;
+mod pulls;
 
 use answers::Answered;
 
@@ -121,6 +122,7 @@ pub struct Supervisor {
     control: Option<ControlSocket>,
     exchanging: Option<AbortHandle>,
     resolving: usize,
+    dialing: usize,
     opened: bool,
     stopping: Option<Stopping>,
     start_failed_by: Option<String>,
@@ -157,6 +159,7 @@ impl Supervisor {
             control: inputs.control,
             exchanging: None,
             resolving: 0,
+            dialing: 0,
             opened: false,
             stopping: None,
             start_failed_by: None,
@@ -393,10 +396,11 @@ impl Supervisor {
             return self.fail(role, &unpermitted.to_string());
         }
         match said {
-            Said::Worker(message) | Said::Relayd(FromRelayd::Worker(message)) => {
-                self.said_by_any(role, message)
-            }
+            Said::Worker(message)
+            | Said::Relayd(FromRelayd::Worker(message))
+            | Said::Pulld(FromPulld::Worker(message)) => self.said_by_any(role, message),
             Said::Relayd(message) => self.said_by_relayd(message).await,
+            Said::Pulld(message) => self.said_by_pulld(message),
         }
     }
 

@@ -9,8 +9,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::messages::{
     message,
-    peers::{PulldToRelayd, RelaydToPulld, RelaydToVpnd, VpndToRelayd},
+    peers::{RelaydToVpnd, VpndToRelayd},
     pulld::{FromPulld, ToPulld},
+    pulls::{PulldToRelayd, RelaydToPulld},
     relayd::{CloudlyEndpoint, FromRelayd, Kept, RelaydStart, ToRelayd},
     vpnd::{FromVpnd, ToVpnd},
 };

@@ -1,4 +1,4 @@
-//! Relayd ↔ pulld and relayd ↔ vpnd: the links between workers.
+//! Relayd ↔ vpnd: a link between workers.
 //!
 //! Both ends say hello, so that a link between builds that differ is found before it carries
 //! anything, and both see the other's end as end of file.
@@ -7,20 +7,6 @@ use bincode::{Decode, Encode};
 
 use super::message;
 use crate::{hello::Hello, peer::Greets};
-
-/// Relayd → pulld.
-#[derive(Encode, Decode)]
-pub enum RelaydToPulld {
-    /// First frame.
-    Hello(Hello),
-}
-
-/// Pulld → relayd.
-#[derive(Encode, Decode)]
-pub enum PulldToRelayd {
-    /// First frame.
-    Hello(Hello),
-}
 
 /// Relayd → vpnd.
 #[derive(Encode, Decode)]
@@ -52,10 +38,6 @@ macro_rules! greets {
     };
 }
 
-message!(RelaydToPulld, 4 << 10);
-greets!(RelaydToPulld);
-message!(PulldToRelayd, 4 << 10);
-greets!(PulldToRelayd);
 message!(RelaydToVpnd, 4 << 10);
 greets!(RelaydToVpnd);
 message!(VpndToRelayd, 4 << 10);

@@ -2,8 +2,11 @@
 
 use bincode::{Decode, Encode};
 
-use super::{FromWorker, ToWorker, message};
-use crate::worker::{FromAnyWorker, ToAnyWorker};
+use super::{FromWorker, ToWorker, message, pulls::RegistryFailure};
+use crate::{
+    asks::AskId,
+    worker::{FromAnyWorker, ToAnyWorker},
+};
 
 /// All that pulld is told (ARC-15).
 #[derive(Encode, Decode)]
@@ -21,8 +24,16 @@ pub struct PulldStart {
 pub enum ToPulld {
     /// What is said to every worker.
     Worker(ToWorker),
-    /// Configuration, once, after the hello.
+    /// Configuration, after the hello, and again whenever the relay's origin changes.
     Start(PulldStart),
+    /// Answers [`FromPulld::AskConnection`]; a connected TCP socket travels beside a success.
+    AnswerConnection {
+        /// The ask.
+        id: AskId,
+        /// Why there is no connection: [`RegistryFailure::Dns`], [`RegistryFailure::Connect`] or
+        /// [`RegistryFailure::Timeout`].
+        answer: Result<(), RegistryFailure>,
+    },
 }
 
 /// Pulld → supervisor.
@@ -30,11 +41,21 @@ pub enum ToPulld {
 pub enum FromPulld {
     /// What every worker says.
     Worker(FromWorker),
+    /// Dial the registry: pulld can make no socket, so the supervisor connects to the origin that it
+    /// knows and no other (ARC-15). At most [`CONNECTION_ASKS`] may be unanswered.
+    AskConnection {
+        /// Copied into the answer.
+        id: AskId,
+    },
 }
+
+/// Connections that pulld may ask for before the first of them is answered.
+pub const CONNECTION_ASKS: usize = 32;
 
 message!(ToPulld, 1 << 20, |message| match message {
     ToPulld::Worker(worker) => worker.descriptors(),
-    ToPulld::Start(_) => 0,
+    ToPulld::AnswerConnection { answer: Ok(()), .. } => 1,
+    ToPulld::Start(_) | ToPulld::AnswerConnection { answer: Err(_), .. } => 0,
 });
 message!(FromPulld, 16 << 10);
 

@@ -1,12 +1,15 @@
 //! What relayd asks for, and what it gets: an identity and never the bearer, addresses, the launch
 //! facts of a listener, and its socket (ARC-07 – ARC-09).
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, os::fd::OwnedFd, sync::Arc};
 
 use coreflow_ipc::{
     asks::AskId,
     hello::Role,
-    messages::relayd::{FromRelayd, Identity, IdentityDenied, ToRelayd},
+    messages::{
+        pulls::RegistryFailure,
+        relayd::{FromRelayd, Identity, IdentityDenied, ToRelayd},
+    },
 };
 use tracing::{debug, error, info, warn};
 
@@ -24,6 +27,7 @@ pub(super) enum Answered {
     Identity { process: u64, id: AskId, result: Result<Identity, ExchangeError> },
     Addresses { process: u64, id: AskId, result: Result<Vec<SocketAddr>, String> },
     Bind { process: u64, id: AskId, result: Result<Vec<SocketAddr>, String> },
+    Connection { process: u64, id: AskId, result: Result<OwnedFd, RegistryFailure> },
 }
 
 impl Supervisor {
@@ -108,7 +112,11 @@ impl Supervisor {
         };
         if let Ok(facts) = &answer {
             self.facts = Some(facts.clone());
-            self.relay_origin = relay_origin.chars().take(300).collect();
+            let relay_origin: String = relay_origin.chars().take(300).collect();
+            if relay_origin != self.relay_origin {
+                self.relay_origin = relay_origin;
+                self.configure_pulld();
+            }
             let hub = facts.vpn.is_some();
             self.judge(Role::Pulld, supervision::Event::Wanted);
             if hub {
@@ -136,6 +144,7 @@ impl Supervisor {
             Answered::Identity { process, .. }
             | Answered::Addresses { process, .. }
             | Answered::Bind { process, .. } => *process,
+            Answered::Connection { .. } => self.relayd_process(),
         };
         if process != self.relayd_process() {
             return debug!("an answer came for a relayd that is gone");
@@ -148,6 +157,7 @@ impl Supervisor {
             }
             Answered::Bind { .. } if self.stopping.is_some() => {}
             Answered::Bind { id, result, .. } => self.bind(id, result),
+            Answered::Connection { process, id, result } => self.dialed(process, id, result),
         }
     }
 

@@ -5,7 +5,7 @@ use std::os::{fd::OwnedFd, unix::net::UnixStream};
 
 use coreflow_ipc::{
     hello::Role,
-    messages::{ToWorker, pulld::*, relayd::*},
+    messages::{ToWorker, relayd::*},
     record::Level,
 };
 use tracing::error;
@@ -40,18 +40,9 @@ impl Supervisor {
                 self.link(Role::Vpnd);
             }
             Role::Pulld => {
-                let start = PulldStart {
-                    registry_origin: self.cloudly.origin(),
-                    relay_origin: self.relay_origin.clone(),
-                    trust_anchors: self.trust.certificates.clone(),
-                };
-                let taken = self.workers[&role]
-                    .process
-                    .as_ref()
-                    .map(|process| process.tell_pulld(ToPulld::Start(start)));
-                if matches!(taken, Some(Err(_))) {
-                    self.fail(role, "it does not take its configuration");
-                }
+                // Connections that were being made for the former process are nobody's.
+                self.dialing = 0;
+                self.configure_pulld();
                 self.link(role);
             }
             Role::Vpnd => self.link(role),
