@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use coreflow_ipc::messages::pulls::{EXCHANGES, WAITING_STREAMS};
+
 /// The contract release that this build implements and offers (PROT-01).
 pub const RELEASE: &str = "33.1.0";
 /// Oldest Cloudly that the session admits.
@@ -147,6 +149,15 @@ pub const UNREGISTERED: Duration = Duration::from_secs(30);
 pub const NODE_GRACE: Duration = REGISTRATION_BUDGET;
 /// The head of each further request on a connection, and an answer to a ping of h2.
 pub const HEAD_BUDGET: Duration = Duration::from_secs(10);
+/// Requests to pulld that may wait for their sending, with what belongs to them.
+pub const PULL_QUEUE: usize = 2 * EXCHANGES + WAITING_STREAMS;
+/// Longest wait for the head of the registry's answer: pulld's own bounds, of a connection and of the
+/// answer, and some more.
+pub const PULL_ANSWER_BUDGET: Duration = Duration::from_secs(45);
+/// Bytes of a pull's body that are read at once.
+pub const PULL_CHUNK: usize = 64 << 10;
+/// A connection whose node takes nothing of a pull's body for so long is closed.
+pub const PULL_STALL: Duration = Duration::from_secs(30);
 /// A connection of pulls on which nothing moves for so long is closed.
 pub const PULL_IDLE: Duration = Duration::from_secs(60);
 /// Lines of one kind about what strangers do at the listener: so many at once, then so many each second.

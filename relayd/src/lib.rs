@@ -17,6 +17,7 @@ pub mod listener;
 pub mod peers;
 pub mod pending;
 pub mod protocol;
+pub mod pulls;
 pub mod readiness;
 pub mod refusals;
 pub mod registration;

@@ -13,6 +13,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, info, warn};
 
+use crate::pulls::Pulls;
 use admission::Source;
 use line_budget::LineBudget;
 
@@ -34,18 +35,26 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub async fn serve(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
+    pulls: Arc<Pulls>,
     events: mpsc::Sender<FromListener>,
     dispatchable: watch::Receiver<bool>,
     mut stop: watch::Receiver<bool>,
 ) {
     let descriptors = sys::most_descriptors();
     let capacity = places::Capacity::under(usize::try_from(descriptors).unwrap_or(usize::MAX));
-    let places::Capacity { handshakes, pulls, nodes } = capacity;
-    info!(handshakes, pulls, nodes, "the listener has places under a limit of {descriptors} open files");
+    let places::Capacity { handshakes, pulls: places, nodes } = capacity;
+    info!(
+        handshakes,
+        pulls = places,
+        nodes,
+        "the listener has places under a limit of {descriptors} open files"
+    );
+    pulls.limit(places);
     let listening = Arc::new(connection::Listening {
         tls: TlsAcceptor::from(tls),
         gates: places::Gates::new(capacity),
         sockets: Arc::new(Sockets::new(events, dispatchable)),
+        pulls,
     });
     let take = |stream, source| {
         if let Ok(place) = listening.gates.handshakes.take(source) {

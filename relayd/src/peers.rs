@@ -1,37 +1,39 @@
 //! Relayd's links to pulld and vpnd: greeted when the supervisor makes them, and known to be gone
 //! when they end.
 
-use std::os::fd::OwnedFd;
+use std::{os::fd::OwnedFd, sync::Arc};
 
 use coreflow_ipc::{
     hello::Role,
     link::Descriptors,
-    messages::{
-        peers::{RelaydToVpnd, VpndToRelayd},
-        pulls::{PulldToRelayd, RelaydToPulld},
-    },
+    messages::peers::{RelaydToVpnd, VpndToRelayd},
     peer::{Greets, greet},
 };
 use tokio::task::JoinHandle;
 use tracing::{debug, warn};
 
+use crate::pulls::Pulls;
+
 /// The links to the other workers; a new one takes the place of the old.
 #[derive(Default)]
 pub struct Peers {
-    pulld: Option<JoinHandle<()>>,
+    /// The exchanges over the link to pulld.
+    pub pulls: Arc<Pulls>,
     vpnd: Option<JoinHandle<()>>,
 }
 
 impl Peers {
     /// The supervisor made a link to `role`; `end` is this worker's.
     pub fn linked(&mut self, role: Role, end: OwnedFd) {
-        let (place, task) = match role {
-            Role::Pulld => (&mut self.pulld, tokio::spawn(hold::<RelaydToPulld, PulldToRelayd>(end, role))),
-            Role::Vpnd => (&mut self.vpnd, tokio::spawn(hold::<RelaydToVpnd, VpndToRelayd>(end, role))),
-            Role::Supervisor | Role::Relayd => return warn!(%role, "a link to no worker was handed over"),
-        };
-        if let Some(former) = place.replace(task) {
-            former.abort();
+        match role {
+            Role::Pulld => self.pulls.linked(end),
+            Role::Vpnd => {
+                let task = tokio::spawn(hold::<RelaydToVpnd, VpndToRelayd>(end, role));
+                if let Some(former) = self.vpnd.replace(task) {
+                    former.abort();
+                }
+            }
+            Role::Supervisor | Role::Relayd => warn!(%role, "a link to no worker was handed over"),
         }
     }
 }

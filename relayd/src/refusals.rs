@@ -70,6 +70,10 @@ pub const PULL_PATH_REFUSED: &str = "pull-path-refused";
 pub const LISTENER_FULL: &str = "relay-listener-full";
 /// A pull on a connection beyond those that may pull at once.
 pub const PULL_CONNECTIONS_FULL: &str = "pull-connections-full";
+/// A pull whose headers are more or longer than may cross (PULL-23).
+pub const PULL_HEADERS_REFUSED: &str = "pull-headers-refused";
+/// A pull to which the registry gave no answer; states the class (PULL-26).
+pub const PULL_REGISTRY_UNREACHABLE: &str = "pull-registry-unreachable";
 /// A pull while no pull worker serves.
 pub const PULL_WORKER_UNAVAILABLE: &str = "pull-worker-unavailable";
 

@@ -253,7 +253,8 @@ impl Relayd {
                 self.serving = Some(serving);
                 let (events, stop) = (self.listener.0.clone(), self.stop_accepting.subscribe());
                 let dispatchable = self.dispatchable.subscribe();
-                tokio::spawn(listener::serve(listener, tls, events, dispatchable, stop));
+                let pulls = Arc::clone(&self.peers.pulls);
+                tokio::spawn(listener::serve(listener, tls, pulls, events, dispatchable, stop));
                 self.supervisor.tell(FromRelayd::Open).await;
                 self.handle(Event::Listening(Box::new(endpoint))).await;
             }

@@ -257,8 +257,13 @@ pub enum PulldToRelayd {
         /// Why.
         failure: RegistryFailure,
     },
-    /// All of a body that came over a stream was written to it. A stream that ends without this was cut.
+    /// All of a body that came over a stream was written to it; said before the stream is closed.
     Ended {
+        /// The exchange.
+        id: PullId,
+    },
+    /// A body that came over a stream was cut; said when the stream is closed.
+    Cut {
         /// The exchange.
         id: PullId,
     },
@@ -291,7 +296,7 @@ impl Greets for PulldToRelayd {
     fn hello(&self) -> Option<&Hello> {
         match self {
             Self::Hello(hello) => Some(hello),
-            Self::Answer { .. } | Self::Failed { .. } | Self::Ended { .. } => None,
+            Self::Answer { .. } | Self::Failed { .. } | Self::Ended { .. } | Self::Cut { .. } => None,
         }
     }
 }

@@ -5,12 +5,15 @@
 use std::{
     convert::Infallible,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard},
-    task::{Context, Poll},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
-use http_body_util::Full;
+use coreflow_ipc::messages::pulls::{PullAnswer, PullRequest};
 use hyper::{
     body::{Body, Frame, SizeHint},
     server::conn,
@@ -33,11 +36,15 @@ use super::{
     http::answer,
     places::{Gates, Place},
 };
-use crate::constants::{CONNECTION_BUDGET, HEAD_BUDGET, PULL_IDLE};
+use crate::{
+    constants::{CONNECTION_BUDGET, HEAD_BUDGET, PULL_IDLE, PULL_STALL},
+    pulls::{Cut, PullBody, PullFailure, Pulls},
+};
 
-/// Largest request head in bytes, and most headers of it.
-const HEAD_BYTES: usize = 16 << 10;
-const HEADERS: usize = 64;
+/// Largest request head in bytes, and most headers of it: more than cross to the registry, so that a pull
+/// beyond those is refused by name.
+const HEAD_BYTES: usize = 48 << 10;
+const HEADERS: usize = 128;
 /// Requests that one h2 connection may have open.
 const H2_STREAMS: u32 = 64;
 
@@ -50,6 +57,7 @@ pub(super) struct Listening {
     pub(super) tls: TlsAcceptor,
     pub(super) gates: Gates,
     pub(super) sockets: Arc<Sockets>,
+    pub(super) pulls: Arc<Pulls>,
 }
 
 /// What a connection has become.
@@ -78,6 +86,8 @@ pub(super) struct Connection {
     /// It holds another place than before.
     changed: Notify,
     moved: Mutex<Instant>,
+    /// Bodies that are on their way.
+    bodies: AtomicUsize,
 }
 
 impl Connection {
@@ -99,6 +109,13 @@ impl Connection {
             self.changed.notify_one();
         }
         Ok(())
+    }
+
+    /// Asks the registry, in the place that [`Connection::pulls`] gave.
+    pub(super) async fn exchange(&self, pull: PullRequest) -> Result<(PullAnswer, PullBody), PullFailure> {
+        let answered = self.listening.pulls.exchange(pull).await;
+        self.moves();
+        answered
     }
 
     /// It asks to become a node's socket.
@@ -131,7 +148,11 @@ impl Connection {
         loop {
             let pulls = self.held().as_ref().is_some_and(|held| matches!(held.stage, Stage::Pulling));
             let moved = *self.moved.lock().expect("no holder of the time panics");
-            let due = if pulls { moved + PULL_IDLE } else { self.due };
+            let due = match pulls {
+                true if self.bodies.load(Ordering::Relaxed) > 0 => moved + PULL_STALL,
+                true => moved + PULL_IDLE,
+                false => self.due,
+            };
             if due <= Instant::now() {
                 return;
             }
@@ -180,12 +201,16 @@ async fn exchange<S: Transport>(
         held: Mutex::new(Some(Held { stage: Stage::UnderWay, place })),
         changed: Notify::new(),
         moved: Mutex::new(Instant::now()),
+        bodies: AtomicUsize::new(0),
     });
     let asked = Arc::clone(&connection);
     let service = service_fn(move |request| {
-        asked.moves();
-        let answer = answer(request, &asked).map(|body| Moving { body, connection: Arc::clone(&asked) });
-        std::future::ready(Ok::<_, Infallible>(answer))
+        let asked = Arc::clone(&asked);
+        async move {
+            asked.moves();
+            let answer = answer(request, &asked).await;
+            Ok::<_, Infallible>(answer.map(|body| Moving::new(body, asked)))
+        }
     });
     let io = TokioIo::new(stream);
     let served = async {
@@ -237,20 +262,34 @@ async fn become_socket<S: Transport>(upgrade: OnUpgrade, place: Place, connectio
 
 /// An answer's body, of which each part that goes counts as a sign of life.
 struct Moving {
-    body: Full<Bytes>,
+    body: PullBody,
     connection: Arc<Connection>,
+}
+
+impl Moving {
+    fn new(body: PullBody, connection: Arc<Connection>) -> Self {
+        connection.bodies.fetch_add(1, Ordering::Relaxed);
+        Self { body, connection }
+    }
+}
+
+impl Drop for Moving {
+    fn drop(&mut self) {
+        self.connection.bodies.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Body for Moving {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = Cut;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+        let part = ready!(Pin::new(&mut self.body).poll_frame(context));
         self.connection.moves();
-        Pin::new(&mut self.body).poll_frame(context)
+        Poll::Ready(part)
     }
 
     fn is_end_stream(&self) -> bool {

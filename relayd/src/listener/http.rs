@@ -1,37 +1,69 @@
 //! The HTTP surface of the listener: the upgrade at `/`, the pulls under `/v2/`, and a refusal by
 //! name for everything else.
 
-use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
     header::{
-        ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT,
-        SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, TRANSFER_ENCODING, UPGRADE,
+        ALLOW, CONNECTION, CONTENT_LENGTH, HeaderName, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY,
+        SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, TRANSFER_ENCODING, UPGRADE,
     },
 };
-use http_body_util::Full;
-use hyper::body::{Body, Incoming};
+use hyper::body::Incoming;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use super::connection::Connection;
-use crate::refusals::{
-    LISTENER_FULL, PULL_CONNECTIONS_FULL, PULL_METHOD_REFUSED, PULL_PATH_REFUSED, PULL_WORKER_UNAVAILABLE,
-    UPGRADE_REFUSED,
+use crate::{
+    pulls::{self, Asked, PullBody},
+    refusals::{
+        LISTENER_FULL, PULL_CONNECTIONS_FULL, PULL_HEADERS_REFUSED, PULL_METHOD_REFUSED, PULL_PATH_REFUSED,
+        UPGRADE_REFUSED,
+    },
 };
 
-/// Answers a request, and says to its connection what that becomes.
-pub(super) fn answer(request: Request<Incoming>, connection: &Connection) -> Response<Full<Bytes>> {
+/// Answers a request, and says to its connection what that becomes. Dropped when the node leaves.
+pub(super) async fn answer(request: Request<Incoming>, connection: &Connection) -> Response<PullBody> {
     let head = request.method() == Method::HEAD;
-    let answer = whole(request, connection);
-    if head { without_content(answer) } else { answer }
+    match pulls::judge(request.method(), request.uri(), request.headers()) {
+        Some(Asked::Pull(pull)) => {
+            drop(request);
+            if connection.pulls().is_err() {
+                let refusal = pulls::unavailable(PULL_CONNECTIONS_FULL, "as many connections pull as may");
+                return without_content(refusal, head);
+            }
+            let result = connection.exchange(pull).await;
+            let failed = result.is_err();
+            let answer = pulls::respond(result);
+            if failed { without_content(answer, head) } else { answer }
+        }
+        Some(refused) => without_content(refuse_pull(&refused), head),
+        None => without_content(upgrade(request, connection), head),
+    }
 }
 
-fn whole(mut request: Request<Incoming>, connection: &Connection) -> Response<Full<Bytes>> {
-    let (method, path) = (request.method(), request.uri().path());
-    if is_pull(path) && serves(method) && connection.pulls().is_err() {
-        let reason = "as many connections pull as may";
-        return later(PULL_CONNECTIONS_FULL, reason);
+/// The refusal of a request under `/v2/` that is no pull.
+fn refuse_pull(refused: &Asked) -> Response<PullBody> {
+    match refused {
+        Asked::MethodRefused => {
+            let reason = "only GET and HEAD are served under /v2/";
+            let mut refusal = pulls::refusal(StatusCode::METHOD_NOT_ALLOWED, PULL_METHOD_REFUSED, reason);
+            refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            refusal
+        }
+        Asked::HeadersRefused => pulls::refusal(
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            PULL_HEADERS_REFUSED,
+            "a pull has at most 64 headers that cross, of 32 KiB in all with its target",
+        ),
+        Asked::PathRefused | Asked::Pull(_) => pulls::refusal(
+            StatusCode::NOT_FOUND,
+            PULL_PATH_REFUSED,
+            "a path under /v2/ has no dot segment, percent sign, backslash or semicolon",
+        ),
     }
+}
+
+fn upgrade(mut request: Request<Incoming>, connection: &Connection) -> Response<PullBody> {
+    let (method, path) = (request.method(), request.uri().path());
     if let Some(refusal) = refuse_head(request.version(), method, path, request.headers()) {
         return refusal;
     }
@@ -39,9 +71,9 @@ fn whole(mut request: Request<Incoming>, connection: &Connection) -> Response<Fu
     let protocol = first_protocol(request.headers());
     let upgrade = hyper::upgrade::on(&mut request);
     if connection.upgrades(upgrade).is_err() {
-        return later(LISTENER_FULL, "as many nodes are connected as may");
+        return pulls::unavailable(LISTENER_FULL, "as many nodes are connected as may");
     }
-    let mut response = Response::new(Full::default());
+    let mut response = Response::new(PullBody::Nothing);
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
@@ -59,16 +91,7 @@ pub fn refuse_head(
     method: &Method,
     path: &str,
     headers: &HeaderMap,
-) -> Option<Response<Full<Bytes>>> {
-    if is_pull(path) {
-        if !serves(method) {
-            let reason = "only GET and HEAD are served under /v2/";
-            let mut refusal = oci_refusal(StatusCode::METHOD_NOT_ALLOWED, PULL_METHOD_REFUSED, reason);
-            refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-            return Some(refusal);
-        }
-        return Some(later(PULL_WORKER_UNAVAILABLE, "the pull worker does not serve"));
-    }
+) -> Option<Response<PullBody>> {
     let has = |name: &HeaderName, token: &str| {
         headers
             .get_all(name)
@@ -79,10 +102,10 @@ pub fn refuse_head(
     let upgrades = path == "/" && has(&CONNECTION, "upgrade") && has(&UPGRADE, "websocket");
     if !upgrades || version != Version::HTTP_11 || method != Method::GET {
         let reason = "this listener serves a WebSocket upgrade at / and image pulls under /v2/";
-        return Some(oci_refusal(StatusCode::NOT_FOUND, PULL_PATH_REFUSED, reason));
+        return Some(pulls::refusal(StatusCode::NOT_FOUND, PULL_PATH_REFUSED, reason));
     }
     if !has(&SEC_WEBSOCKET_VERSION, "13") {
-        let mut refusal = oci_refusal(
+        let mut refusal = pulls::refusal(
             StatusCode::UPGRADE_REQUIRED,
             UPGRADE_REFUSED,
             "only version 13 of the WebSocket protocol is served",
@@ -92,29 +115,13 @@ pub fn refuse_head(
     }
     if accept_key(headers).is_none() {
         let reason = "sec-websocket-key is missing or is no key";
-        return Some(oci_refusal(StatusCode::BAD_REQUEST, UPGRADE_REFUSED, reason));
+        return Some(pulls::refusal(StatusCode::BAD_REQUEST, UPGRADE_REFUSED, reason));
     }
     let length = headers.get(CONTENT_LENGTH).map(HeaderValue::as_bytes);
     if headers.contains_key(TRANSFER_ENCODING) || length.is_some_and(|length| length != b"0") {
-        return Some(oci_refusal(StatusCode::BAD_REQUEST, UPGRADE_REFUSED, "an upgrade has no body"));
+        return Some(pulls::refusal(StatusCode::BAD_REQUEST, UPGRADE_REFUSED, "an upgrade has no body"));
     }
     None
-}
-
-fn is_pull(path: &str) -> bool {
-    path == "/v2" || path.starts_with("/v2/")
-}
-
-/// Whether `method` is one of a pull.
-fn serves(method: &Method) -> bool {
-    method == Method::GET || method == Method::HEAD
-}
-
-/// What is refused for now.
-fn later(name: &str, reason: &str) -> Response<Full<Bytes>> {
-    let mut refusal = oci_refusal(StatusCode::SERVICE_UNAVAILABLE, name, reason);
-    refusal.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-    refusal
 }
 
 fn accept_key(headers: &HeaderMap) -> Option<HeaderValue> {
@@ -133,24 +140,16 @@ fn first_protocol(headers: &HeaderMap) -> Option<HeaderValue> {
     (!first.is_empty()).then(|| HeaderValue::from_str(first).ok()).flatten()
 }
 
-/// The answer to HEAD: what GET is answered with, without the content, which over h2 would be a reset.
-fn without_content(mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
-    let length = response.body().size_hint().exact().expect("a whole body has a length");
-    response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
-    response.map(|_| Full::default())
-}
-
-fn oci_refusal(status: StatusCode, name: &str, reason: &str) -> Response<Full<Bytes>> {
-    let message = format!("{name}: {reason}");
-    let body = serde_json::json!({ "errors": [{ "code": "UNSUPPORTED", "message": message }] }).to_string();
-    let mut response = Response::new(Full::from(body));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
+/// A refusal as the answer to HEAD, if `head` says so: what GET is answered with, without the content, which
+/// over h2 would be a reset.
+fn without_content(response: Response<PullBody>, head: bool) -> Response<PullBody> {
+    if head { response.map(|_| PullBody::Nothing) } else { response }
 }
 
 #[cfg(test)]
 mod tests {
+    use hyper::body::Body;
+
     use super::*;
 
     fn head(pairs: &[(&str, &str)]) -> HeaderMap {
@@ -218,23 +217,33 @@ mod tests {
             (Method::GET, "/", 404),
             (Method::GET, "/metrics", 404),
             (Method::GET, "/v2x", 404),
-            (Method::POST, "/v2/", 405),
-            (Method::PUT, "/v2/a/manifests/b", 405),
-            (Method::GET, "/v2/", 503),
+            (Method::GET, "/v2", 404),
+            (Method::POST, "/token", 404),
         ] {
             assert_eq!(refused(&method, path, &none), Some(status), "{method} {path}");
         }
     }
 
-    /// A pull's HEAD states the length of what GET is answered with, and has no content itself.
+    /// PULL-16, PULL-23: a request under `/v2/` that is no pull is refused by name; one by HEAD states the
+    /// length of what GET is answered with, and has no content itself.
     #[test]
-    fn an_answer_to_head_has_no_content() {
-        let refused = refuse_head(Version::HTTP_2, &Method::HEAD, "/v2/", &HeaderMap::new()).unwrap();
-        let length = refused.body().size_hint().exact().unwrap();
-        let answer = without_content(refused);
-        assert!(answer.body().is_end_stream() && length > 0);
-        assert_eq!(answer.headers()[CONTENT_LENGTH], length.to_string());
-        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+    fn a_refused_pull_has_its_name() {
+        for (refused, status, name) in [
+            (Asked::MethodRefused, 405, "pull-method-refused: "),
+            (Asked::PathRefused, 404, "pull-path-refused: "),
+            (Asked::HeadersRefused, 431, "pull-headers-refused: "),
+        ] {
+            let refusal = refuse_pull(&refused);
+            let allow = (status == 405).then(|| HeaderValue::from_static("GET, HEAD"));
+            assert_eq!((refusal.status().as_u16(), refusal.headers().get(ALLOW)), (status, allow.as_ref()));
+            let length = refusal.headers()[CONTENT_LENGTH].clone();
+            let PullBody::Whole(Some(body), true) = refusal.body() else { panic!("{name}") };
+            assert_eq!(length, body.len().to_string());
+            assert!(std::str::from_utf8(body).unwrap().contains(name), "{name}");
+            let answer = without_content(refusal, true);
+            assert!(answer.body().is_end_stream());
+            assert_eq!(answer.headers()[CONTENT_LENGTH], length);
+        }
     }
 
     #[test]

@@ -32,12 +32,12 @@ pub(super) struct Capacity {
 impl Capacity {
     /// What fits under `descriptors`, the most that this process may hold: what the session, its dial and
     /// the links need is set aside first, a fourth of the rest at most is for handshakes, an eighth for
-    /// pulls, and nodes have what is left.
+    /// pulls, which take two each, one to the node and one for the body, and nodes have what is left.
     pub(super) fn under(descriptors: usize) -> Self {
         let own = descriptors - DESCRIPTORS_KEPT.min(descriptors / 2);
         let handshakes = HANDSHAKES.min(own / 4);
-        let pulls = PULL_CONNECTIONS.min(own / 8);
-        Self { handshakes, pulls, nodes: NODE_SOCKETS.min(own - handshakes - pulls) }
+        let pulls = PULL_CONNECTIONS.min(own / 16);
+        Self { handshakes, pulls, nodes: NODE_SOCKETS.min(own - handshakes - 2 * pulls) }
     }
 }
 
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(Capacity::under(65_536), all);
         for descriptors in [16, 64, 128, 256, 1024, 4096, 20_000, 65_536] {
             let Capacity { handshakes, pulls, nodes } = Capacity::under(descriptors);
-            let kept = descriptors - handshakes - pulls - nodes;
+            let kept = descriptors - handshakes - 2 * pulls - nodes;
             assert!(kept >= DESCRIPTORS_KEPT.min(descriptors / 2), "{descriptors}: {kept} are kept");
             assert!(nodes >= descriptors / 4 || nodes == NODE_SOCKETS, "{descriptors}: {nodes} for nodes");
         }

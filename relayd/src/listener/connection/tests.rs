@@ -4,6 +4,7 @@
 use std::{net::IpAddr, time::Duration};
 
 use futures_util::{SinkExt, StreamExt};
+use http_body_util::Full;
 use hyper::{Request, StatusCode, client};
 use rustls::{ServerConfig, crypto::ring, server::ResolvesServerCertUsingSni, version};
 use tokio::{
@@ -58,7 +59,12 @@ impl Bed {
         let dispatchable = watch::Sender::new(true);
         let sockets = Arc::new(Sockets::new(sender.clone(), dispatchable.subscribe()));
         let (tls, gates) = (TlsAcceptor::from(Arc::new(tls)), Gates::new(capacity));
-        Self { listening: Arc::new(Listening { tls, gates, sockets }), sender, events, dispatchable }
+        Self {
+            listening: Arc::new(Listening { tls, gates, sockets, pulls: Arc::default() }),
+            sender,
+            events,
+            dispatchable,
+        }
     }
 
     /// A connection behind TLS: the peer's end, and the task that serves it.
