@@ -7,13 +7,13 @@ use coreflow_ipc::sys::{self, Errno};
 use rustls::ServerConfig;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{mpsc, watch},
+    sync::watch,
     time::sleep,
 };
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, info, warn};
 
-use crate::pulls::Pulls;
+use crate::pulls::{PullLinks, Pulls};
 use admission::Source;
 use line_budget::LineBudget;
 
@@ -23,6 +23,7 @@ mod http;
 mod line_budget;
 mod node;
 mod places;
+mod wire;
 
 pub use http::refuse_head;
 pub use node::{FromListener, Sockets};
@@ -30,14 +31,49 @@ pub use node::{FromListener, Sockets};
 /// A wait after `accept` failed for want of something, so that this costs no CPU.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Accepts until `stop` says so; `dispatchable` tells whether nodes can register. Who gets no place is closed at once, so that nobody waits in the backlog
+/// What the listener serves with.
+pub struct Parts {
+    /// The bound socket.
+    pub listener: std::net::TcpListener,
+    /// The settings of TLS.
+    pub tls: Arc<ServerConfig>,
+    /// Where pulls go, and their end of the links to pulld.
+    pub pulls: (Arc<Pulls>, PullLinks),
+    /// The sockets of nodes.
+    pub sockets: Sockets,
+    /// Accepting ends once this is true.
+    pub stop: watch::Receiver<bool>,
+}
+
+/// Starts the listener's thread: handshakes and pulls, whose cost is that of their bytes, hold up no session.
+/// What it has accepted it serves until the process ends.
+///
+/// # Errors
+/// The thread, its runtime or the socket's registration was refused.
+pub fn start(parts: Parts) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listener = {
+        let _inside = runtime.enter();
+        parts.listener.set_nonblocking(true)?;
+        TcpListener::from_std(parts.listener)?
+    };
+    let serving = async move {
+        let (pulls, links) = parts.pulls;
+        tokio::spawn(Arc::clone(&pulls).serve(links));
+        serve(listener, parts.tls, pulls, parts.sockets, parts.stop).await;
+        std::future::pending::<()>().await;
+    };
+    std::thread::Builder::new().name("listener".to_owned()).spawn(move || runtime.block_on(serving))?;
+    Ok(())
+}
+
+/// Accepts until `stop` says so. Who gets no place is closed at once, so that nobody waits in the backlog
 /// behind those who hold places.
-pub async fn serve(
+async fn serve(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
     pulls: Arc<Pulls>,
-    events: mpsc::Sender<FromListener>,
-    dispatchable: watch::Receiver<bool>,
+    sockets: Sockets,
     mut stop: watch::Receiver<bool>,
 ) {
     let descriptors = sys::most_descriptors();
@@ -53,7 +89,7 @@ pub async fn serve(
     let listening = Arc::new(connection::Listening {
         tls: TlsAcceptor::from(tls),
         gates: places::Gates::new(capacity),
-        sockets: Arc::new(Sockets::new(events, dispatchable)),
+        sockets: Arc::new(sockets),
         pulls,
     });
     let take = |stream, source| {

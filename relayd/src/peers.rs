@@ -12,21 +12,25 @@ use coreflow_ipc::{
 use tokio::task::JoinHandle;
 use tracing::{debug, warn};
 
-use crate::pulls::Pulls;
+use crate::pulls::{PullLinks, Pulls};
 
 /// The links to the other workers; a new one takes the place of the old.
 #[derive(Default)]
 pub struct Peers {
-    /// The exchanges over the link to pulld.
-    pub pulls: Arc<Pulls>,
+    pulld: PullLinks,
     vpnd: Option<JoinHandle<()>>,
 }
 
 impl Peers {
+    /// Image pulls, and the links that they take.
+    pub fn pulls(&self) -> (Arc<Pulls>, PullLinks) {
+        (Arc::default(), self.pulld.clone())
+    }
+
     /// The supervisor made a link to `role`; `end` is this worker's.
     pub fn linked(&mut self, role: Role, end: OwnedFd) {
         match role {
-            Role::Pulld => self.pulls.linked(end),
+            Role::Pulld => self.pulld.put(end),
             Role::Vpnd => {
                 let task = tokio::spawn(hold::<RelaydToVpnd, VpndToRelayd>(end, role));
                 if let Some(former) = self.vpnd.replace(task) {

@@ -31,10 +31,12 @@ use crate::constants::{PULL_ANSWER_BUDGET, PULL_QUEUE};
 
 mod answer;
 mod body;
+mod links;
 mod request;
 
 pub use answer::{refusal, respond, unavailable};
 pub use body::{Cut, PullBody};
+pub use links::PullLinks;
 pub use request::{Asked, judge};
 
 /// Why a pull got no answer of the registry.
@@ -101,9 +103,15 @@ impl Pulls {
         self.most.store(most.min(EXCHANGES), Ordering::Relaxed);
     }
 
-    /// The supervisor made a link to pulld; `end` is this worker's. It takes the place of a former one, whose
-    /// exchanges end.
-    pub fn linked(self: &Arc<Self>, end: OwnedFd) {
+    /// Serves one link to pulld after the other. A new one takes the place of a former one, whose exchanges
+    /// end.
+    pub async fn serve(self: Arc<Self>, links: PullLinks) {
+        loop {
+            self.linked(links.take().await);
+        }
+    }
+
+    fn linked(self: &Arc<Self>, end: OwnedFd) {
         let pulls = Arc::clone(self);
         tokio::spawn(async move {
             let greeted =

@@ -4,9 +4,10 @@
 //! What Cloudly refuses or fails to answer is asked again with a bounded backoff; what cannot succeed
 //! ends the start by name.
 
+use std::net::TcpListener;
+
 use coreflow_ipc::{backoff::Backoff, messages::relayd::FromRelayd, now::Clock, typedrequest::Body};
 use tokio::{
-    net::TcpListener,
     sync::{mpsc, oneshot, watch},
     time::sleep,
 };
@@ -103,9 +104,7 @@ impl Start {
             .map_err(|refused| refused.to_string())?;
         drop(answer);
         let (address, socket) = self.supervisor.ask_listener().await?;
-        let listener = std::net::TcpListener::from(socket);
-        listener.set_nonblocking(true).map_err(|error| error.kind().to_string())?;
-        let listener = TcpListener::from_std(listener).map_err(|error| error.kind().to_string())?;
+        let listener = TcpListener::from(socket);
         let endpoint = Endpoint {
             node_id: facts.node_id,
             listen_address: address.ip().to_string(),

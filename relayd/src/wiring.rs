@@ -29,7 +29,7 @@ use crate::{
     constants::{CLOCK_LOOK, CLOSE_BUDGET, CLOUDLY_QUEUE_BYTES, CORE_QUEUE, DIAL_BUDGET, EVENTS_AT_ONCE},
     core::{CallFailure, Core, Effect, Event, Read},
     forwarder::Socket,
-    listener::{self, FromListener},
+    listener::{self, FromListener, Parts, Sockets},
     peers::Peers,
     session::{
         self, Connection,
@@ -251,10 +251,12 @@ impl Relayd {
                 drop(certificate);
                 let tls = certificate::server_config(Arc::clone(&serving));
                 self.serving = Some(serving);
-                let (events, stop) = (self.listener.0.clone(), self.stop_accepting.subscribe());
-                let dispatchable = self.dispatchable.subscribe();
-                let pulls = Arc::clone(&self.peers.pulls);
-                tokio::spawn(listener::serve(listener, tls, pulls, events, dispatchable, stop));
+                let sockets = Sockets::new(self.listener.0.clone(), self.dispatchable.subscribe());
+                let (pulls, stop) = (self.peers.pulls(), self.stop_accepting.subscribe());
+                if let Err(failure) = listener::start(Parts { listener, tls, pulls, sockets, stop }) {
+                    let cause = format!("the listener's thread does not start: {}", failure.kind());
+                    return self.supervisor.tell(FromRelayd::StartFailed { cause }).await;
+                }
                 self.supervisor.tell(FromRelayd::Open).await;
                 self.handle(Event::Listening(Box::new(endpoint))).await;
             }

@@ -22,7 +22,6 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
     net::TcpStream,
     sync::Notify,
     time::{Instant, sleep_until, timeout_at},
@@ -35,6 +34,7 @@ use super::{
     admission::{Scarce, Source},
     http::answer,
     places::{Gates, Place},
+    wire::{Transport, Wire},
 };
 use crate::{
     constants::{CONNECTION_BUDGET, HEAD_BUDGET, PULL_IDLE, PULL_STALL},
@@ -47,10 +47,6 @@ const HEAD_BYTES: usize = 48 << 10;
 const HEADERS: usize = 128;
 /// Requests that one h2 connection may have open.
 const H2_STREAMS: u32 = 64;
-
-/// What the listener speaks HTTP and WebSocket over.
-pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Transport for S {}
 
 /// What the connections of one listener share.
 pub(super) struct Listening {
@@ -180,9 +176,9 @@ pub(super) async fn serve(stream: TcpStream, source: Source, place: Place, liste
 }
 
 /// TLS state is made once there is something to read: a connection that says nothing costs a descriptor.
-async fn shake(stream: TcpStream, tls: &TlsAcceptor) -> std::io::Result<TlsStream<TcpStream>> {
+async fn shake(stream: TcpStream, tls: &TlsAcceptor) -> std::io::Result<TlsStream<Wire>> {
     stream.readable().await?;
-    tls.accept(stream).await
+    tls.accept(Wire::Joined(stream)).await
 }
 
 /// Speaks HTTP on `stream` until `due`, for as long as a pull goes on, or until it becomes a socket.

@@ -12,13 +12,14 @@ use std::{
 use bytes::Bytes;
 use coreflow_ipc::typedrequest::{Envelope, Malformed};
 use tokio::{
+    runtime::Handle,
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
     time::timeout,
 };
 use tokio_tungstenite::{WebSocketStream, tungstenite::protocol::Role};
 use tracing::{debug, warn};
 
-use super::{connection::Transport, line_budget::LineBudget, places::Place};
+use super::{line_budget::LineBudget, places::Place, wire::Transport};
 use crate::{
     constants::{
         NODE_FRAME, NODE_INBOUND_BYTES, NODE_MESSAGE_LIMIT, NODE_PING, NODE_QUEUE, NODE_QUEUE_BYTES,
@@ -68,13 +69,15 @@ pub struct Sockets {
     inbound: Arc<Semaphore>,
     dispatchable: watch::Receiver<bool>,
     malformed: LineBudget,
+    runtime: Handle,
 }
 
 impl Sockets {
-    /// Sockets that report to `events`; `dispatchable` tells whether the relay has a session on which nodes
-    /// can register.
+    /// Sockets that report to `events` and live in the runtime that this is called in; `dispatchable` tells
+    /// whether the relay has a session on which nodes can register.
     pub fn new(events: mpsc::Sender<FromListener>, dispatchable: watch::Receiver<bool>) -> Self {
         Self {
+            runtime: Handle::current(),
             next: AtomicU64::new(0),
             events,
             inbound: Arc::new(Semaphore::new(NODE_INBOUND_BYTES >> 10)),
@@ -83,13 +86,19 @@ impl Sockets {
         }
     }
 
-    /// Runs the socket on `stream`, of which `read` was read already, in its `place`.
-    pub(super) fn open<S: Transport>(self: &Arc<Self>, stream: S, read: Bytes, place: Place) {
-        tokio::spawn(run(Arc::clone(self), stream, read, place));
+    /// Runs the socket on `stream`, of which `read` was read already, in its `place`, in the runtime of
+    /// sockets.
+    pub(super) fn open<S: Transport>(self: &Arc<Self>, mut stream: S, read: Bytes, place: Place) {
+        if stream.park().is_ok() {
+            self.runtime.spawn(run(Arc::clone(self), stream, read, place));
+        }
     }
 }
 
-async fn run<S: Transport>(sockets: Arc<Sockets>, stream: S, read: Bytes, mut place: Place) {
+async fn run<S: Transport>(sockets: Arc<Sockets>, mut stream: S, read: Bytes, mut place: Place) {
+    if stream.resume().is_err() {
+        return debug!("a socket could not be moved to its runtime");
+    }
     let socket = sockets.next.fetch_add(1, Ordering::Relaxed);
     let (outlet, inlet) = websocket::queue(LIMITS);
     let proven = inlet.proven();
