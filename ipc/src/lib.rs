@@ -8,6 +8,7 @@ pub mod codec;
 pub mod confine;
 pub mod frame;
 pub mod hello;
+pub mod line_budget;
 pub mod link;
 pub mod messages;
 pub mod now;

@@ -160,10 +160,6 @@ pub const PULL_CHUNK: usize = 64 << 10;
 pub const PULL_STALL: Duration = Duration::from_secs(30);
 /// A connection of pulls on which nothing moves for so long is closed.
 pub const PULL_IDLE: Duration = Duration::from_secs(60);
-/// Lines of one kind about what strangers do at the listener: so many at once, then so many each second.
-pub const PEER_LINES: u32 = 5;
-/// See [`PEER_LINES`].
-pub const PEER_LINES_PER_SECOND: u32 = 1;
 /// Closing a socket in order.
 pub const CLOSE_BUDGET: Duration = Duration::from_secs(2);
 

@@ -3,7 +3,10 @@
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use coreflow_ipc::sys::{self, Errno};
+use coreflow_ipc::{
+    line_budget::LineBudget,
+    sys::{self, Errno},
+};
 use rustls::ServerConfig;
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -15,12 +18,10 @@ use tracing::{debug, info, warn};
 
 use crate::pulls::{PullLinks, Pulls};
 use admission::Source;
-use line_budget::LineBudget;
 
 mod admission;
 mod connection;
 mod http;
-mod line_budget;
 mod node;
 mod places;
 mod wire;

@@ -10,7 +10,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use coreflow_ipc::typedrequest::{Envelope, Malformed};
+use coreflow_ipc::{
+    line_budget::LineBudget,
+    typedrequest::{Envelope, Malformed},
+};
 use tokio::{
     runtime::Handle,
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
@@ -19,7 +22,7 @@ use tokio::{
 use tokio_tungstenite::{WebSocketStream, tungstenite::protocol::Role};
 use tracing::{debug, warn};
 
-use super::{line_budget::LineBudget, places::Place, wire::Transport};
+use super::{places::Place, wire::Transport};
 use crate::{
     constants::{
         NODE_FRAME, NODE_INBOUND_BYTES, NODE_MESSAGE_LIMIT, NODE_PING, NODE_QUEUE, NODE_QUEUE_BYTES,

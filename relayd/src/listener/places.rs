@@ -7,13 +7,11 @@ use std::{
     time::Duration,
 };
 
+use coreflow_ipc::line_budget::LineBudget;
 use tokio::{sync::Notify, time::Instant};
 use tracing::warn;
 
-use super::{
-    admission::{Admission, Rules, Scarce, Source},
-    line_budget::LineBudget,
-};
+use super::admission::{Admission, Rules, Scarce, Source};
 use crate::constants::{
     CONNECTION_GRACE, DESCRIPTORS_KEPT, HANDSHAKES, NODE_GRACE, NODE_SOCKETS, PULL_CONNECTIONS,
 };

@@ -1,30 +1,32 @@
-//! How often one kind of line about the listener's peers is written: strangers cause them, and must not
-//! fill the log.
+//! How often a worker writes one kind of line about strangers: they cause it, and must not fill the log.
 
 use std::{
     sync::Mutex,
     time::{Duration, Instant},
 };
 
-use coreflow_ipc::record::Budget;
+use crate::record::Budget;
 
-use crate::constants::{PEER_LINES, PEER_LINES_PER_SECOND};
+/// Lines of one kind that may be written in a row, before [`LINES_PER_SECOND`].
+const LINES: u32 = 5;
+/// See [`LINES`].
+const LINES_PER_SECOND: u32 = 1;
 
 /// The budget of one kind of line.
-pub(super) struct LineBudget {
+pub struct LineBudget {
     started: Instant,
     budget: Mutex<Budget>,
 }
 
 impl Default for LineBudget {
     fn default() -> Self {
-        Self { started: Instant::now(), budget: Mutex::new(Budget::new(PEER_LINES, PEER_LINES_PER_SECOND)) }
+        Self { started: Instant::now(), budget: Mutex::new(Budget::new(LINES, LINES_PER_SECOND)) }
     }
 }
 
 impl LineBudget {
     /// Whether a line is written now; with how many were left out before it.
-    pub(super) fn admit(&self) -> Option<u64> {
+    pub fn admit(&self) -> Option<u64> {
         self.admit_at(self.started.elapsed())
     }
 
@@ -43,7 +45,7 @@ mod tests {
     fn a_flood_costs_a_few_lines() {
         let lines = LineBudget::default();
         let written = (0..1000).filter(|_| lines.admit_at(Duration::ZERO).is_some()).count();
-        assert_eq!(written, PEER_LINES as usize);
-        assert_eq!(lines.admit_at(Duration::from_secs(1)), Some(1000 - u64::from(PEER_LINES)));
+        assert_eq!(written, LINES as usize);
+        assert_eq!(lines.admit_at(Duration::from_secs(1)), Some(1000 - u64::from(LINES)));
     }
 }
