@@ -1,6 +1,22 @@
 //! `coreflow-pulld`: the exchange with the registry for image pulls.
 //!
-//! In this version the worker starts, confines itself, greets the supervisor and relayd, answers
-//! pings and stops; it serves nothing yet.
+//! Relayd says what a node asks; pulld asks the one registry, over connections that the supervisor makes,
+//! and hands the answer back. It decides nothing about who may pull and keeps nothing of what passes
+//! (PULL-06, PULL-07, PULL-08).
 
+mod answer;
+mod challenge;
+mod connections;
+pub mod constants;
+mod dials;
+mod exchange;
+mod failure;
+mod idle;
 pub mod life;
+mod link;
+mod notices;
+mod origin;
+mod registry;
+mod registry_stream;
+mod request;
+mod waiting_streams;

@@ -1,37 +1,57 @@
 //! Pulld's life between its confinement and its stop.
 
-use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use coreflow_ipc::{
     hello::Role,
-    link::Descriptors,
     messages::{
-        pulld::{FromPulld, ToPulld},
-        pulls::{PulldToRelayd, RelaydToPulld},
+        pulld::{FromPulld, PulldStart, ToPulld},
+        pulls::RegistryFailure,
     },
-    peer::greet,
     worker::{Confined, StartError, Told},
 };
 use tokio::task::JoinHandle;
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
+
+use crate::{
+    connections::Connections,
+    dials::Dials,
+    link::{self, Configured},
+    notices::Notices,
+    registry::Registry,
+};
 
 /// Serves until the supervisor stops this worker or its link ends.
 pub async fn serve(confined: Confined) -> Result<(), StartError> {
     let mut life = confined.join::<FromPulld, ToPulld>(Role::Pulld).await?;
+    let (dials, mut asked) = Dials::new();
+    let (configured, notices) = (Arc::<Configured>::default(), Arc::<Notices>::default());
     let mut relayd: Option<JoinHandle<()>> = None;
     loop {
-        match life.told().await.map_err(StartError::Link)? {
+        let told = tokio::select! {
+            told = life.told() => told.map_err(StartError::Link)?,
+            Some(id) = asked.recv() => {
+                life.outbox.send(FromPulld::AskConnection { id }).await;
+                continue;
+            }
+        };
+        match told {
             Told::Peer(Role::Relayd, end) => {
-                // A restarted relayd comes with a link of its own; the former one has ended.
-                if let Some(former) = relayd.replace(tokio::spawn(hold(end))) {
+                let serving = link::serve(end, Arc::clone(&configured), Arc::clone(&notices));
+                // A restarted relayd comes with a link of its own; the former one has ended, and its exchanges.
+                if let Some(former) = relayd.replace(tokio::spawn(serving)) {
                     former.abort();
                 }
             }
             Told::Peer(role, _) => warn!(%role, "a link to no worker of pulld's was handed over"),
-            Told::Message(ToPulld::Start(start), _) => {
-                debug!(registry = start.registry_origin, "pulld has its configuration");
+            Told::Message(ToPulld::Start(start), _) => configure(start, &dials, &configured),
+            Told::Message(ToPulld::AnswerConnection { id, answer }, descriptors) => {
+                let socket = descriptors.into_iter().next().ok_or(RegistryFailure::Connect);
+                if !dials.answered(id, answer.and(socket)) {
+                    warn!("a connection came that was not asked for");
+                }
             }
-            Told::Message(ToPulld::Worker(_) | ToPulld::AnswerConnection { .. }, _) => {}
+            Told::Message(ToPulld::Worker(_), _) => {}
             Told::Stop => break,
         }
     }
@@ -39,13 +59,12 @@ pub async fn serve(confined: Confined) -> Result<(), StartError> {
     Ok(())
 }
 
-async fn hold(end: OwnedFd) {
-    match greet::<PulldToRelayd, RelaydToPulld>(end, Descriptors::Accepted, Role::Pulld, Role::Relayd).await {
-        Ok((_sender, mut receiver)) => {
-            debug!("the link to relayd is greeted");
-            let _ = receiver.receive().await;
-            debug!("the link to relayd ended");
-        }
-        Err(why) => warn!("the link to relayd was not greeted: {why}"),
-    }
+/// Later exchanges use the new configuration; those that are under way end with the one they began with.
+fn configure(start: PulldStart, dials: &Arc<Dials>, configured: &Configured) {
+    let Some(registry) = Registry::new(start) else {
+        return error!("the configuration of image pulls cannot be used; none is served");
+    };
+    debug!(registry = %registry.origin, "pulld has its configuration");
+    let connections = Connections::new(registry, Arc::clone(dials));
+    configured.lock().expect("no holder of it panics").replace(connections);
 }

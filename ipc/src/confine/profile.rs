@@ -39,7 +39,8 @@ impl Profile {
         }
     }
 
-    /// `coreflow-pulld`: in this version it serves no pull and dials nobody (ARC-15).
+    /// `coreflow-pulld`: it makes no socket. The supervisor connects to the registry and hands it the connections,
+    /// and relayd hands it an end for each body, so that its open files are its pulls (ARC-15).
     pub fn pulld() -> Self {
         Self {
             worker: "pulld",

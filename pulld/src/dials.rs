@@ -1,0 +1,85 @@
+//! Connections that the supervisor makes on pulld's asking (ARC-15): how many are asked for at once, who
+//! waits for which, and which protocol the registry was found to speak.
+
+use std::{
+    os::fd::OwnedFd,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use coreflow_ipc::{
+    asks::{AskId, Asks},
+    messages::{pulld::CONNECTION_ASKS, pulls::RegistryFailure},
+};
+use tokio::{
+    net::TcpStream,
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
+};
+
+use crate::registry::Protocol;
+
+type Answer = Result<OwnedFd, RegistryFailure>;
+
+/// The asks of this process.
+pub(crate) struct Dials {
+    asking: mpsc::Sender<AskId>,
+    places: Arc<Semaphore>,
+    /// An ask has its place until it is answered, also when nobody waits for it any more.
+    open: Mutex<Asks<(oneshot::Sender<Answer>, OwnedSemaphorePermit)>>,
+    http2: AtomicBool,
+}
+
+impl Dials {
+    /// The asks, and the numbers of those that are to be put to the supervisor.
+    pub(crate) fn new() -> (Arc<Self>, mpsc::Receiver<AskId>) {
+        let (asking, asked) = mpsc::channel(CONNECTION_ASKS);
+        let dials = Self {
+            asking,
+            places: Arc::new(Semaphore::new(CONNECTION_ASKS)),
+            open: Mutex::default(),
+            http2: AtomicBool::new(false),
+        };
+        (Arc::new(dials), asked)
+    }
+
+    /// A connected socket. Who asks first is served first; the wait is bounded by who waits.
+    ///
+    /// # Errors
+    /// Why the supervisor made none.
+    pub(crate) async fn dial(&self) -> Result<TcpStream, RegistryFailure> {
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        let place = place.expect("the places are never closed");
+        let (sender, answer) = oneshot::channel();
+        // The supervisor answers each ask within its own bounds, or its end is this process's.
+        let id = self.open().open(Duration::MAX, (sender, place));
+        self.asking.try_send(id).map_err(|_| RegistryFailure::Connect)?;
+        let socket = std::net::TcpStream::from(answer.await.map_err(|_| RegistryFailure::Connect)??);
+        socket.set_nonblocking(true).map_err(|_| RegistryFailure::Connect)?;
+        TcpStream::from_std(socket).map_err(|_| RegistryFailure::Connect)
+    }
+
+    /// The supervisor answered ask `id`. An answer that nobody waits for closes its socket; `false` if it
+    /// was not asked for at all.
+    pub(crate) fn answered(&self, id: AskId, answer: Answer) -> bool {
+        let waiting = self.open().settle(id);
+        waiting.map(|(sender, _place)| sender.send(answer)).is_some()
+    }
+
+    /// The protocol to offer: HTTP/1.1, unless this registry was found not to speak it. With a connection
+    /// for each exchange no pull shares another's flow control, and a slow node holds up nobody.
+    pub(crate) fn protocol(&self) -> Protocol {
+        if self.http2.load(Ordering::Relaxed) { Protocol::Http2 } else { Protocol::Http1 }
+    }
+
+    /// The registry does not speak `protocol`: the other is offered from here on.
+    pub(crate) fn not_spoken(&self, protocol: Protocol) {
+        self.http2.store(protocol == Protocol::Http1, Ordering::Relaxed);
+    }
+
+    fn open(&self) -> MutexGuard<'_, Asks<(oneshot::Sender<Answer>, OwnedSemaphorePermit)>> {
+        self.open.lock().expect("no holder of the asks panics")
+    }
+}

@@ -1,0 +1,232 @@
+//! A link to pulld with a relayd, a supervisor and a registry that do what a test says.
+
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use coreflow_ipc::{
+    hello::Role,
+    link::{Descriptors, LinkReceiver, LinkSender},
+    messages::{
+        pulld::PulldStart,
+        pulls::{
+            AnswerBody, AnswerHeader, PullAnswer, PullId, PullRequest, PulldToRelayd, RegistryFailure,
+            RelaydToPulld, RequestHeader, StreamId,
+        },
+    },
+    peer::greet,
+};
+use rcgen::{CertificateParams, KeyPair};
+use rustls::{ServerConfig, crypto::ring};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::{TcpListener, TcpStream, UnixStream},
+};
+
+use crate::{connections::Connections, dials::Dials, notices::Notices, registry::Registry};
+
+pub(super) const RELAY: &str = "https://relay.test:8443";
+
+/// What is not served by a script.
+pub(super) struct Stand {
+    pub(super) registry: Arc<TcpListener>,
+    /// How often the registry was dialled.
+    pub(super) dialled: Arc<AtomicUsize>,
+    pub(super) origin: String,
+    sender: LinkSender<RelaydToPulld>,
+    receiver: LinkReceiver<PulldToRelayd>,
+    streams: Vec<(StreamId, UnixStream)>,
+    pulls: PullId,
+    given: StreamId,
+}
+
+/// A registry's certificate, and what it serves with it.
+pub(super) fn certificate(host: &str, protocols: &[&str]) -> (Vec<u8>, Arc<ServerConfig>) {
+    let key = KeyPair::generate().unwrap();
+    let own = CertificateParams::new(vec![host.to_owned()]).unwrap().self_signed(&key).unwrap();
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![own.der().clone()], key.serialize_der().try_into().unwrap())
+        .unwrap();
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+    (own.der().to_vec(), Arc::new(config))
+}
+
+impl Stand {
+    /// A registry without TLS.
+    pub(super) async fn new() -> Self {
+        Self::of("http", Vec::new(), None).await
+    }
+
+    /// A registry with TLS, whose certificate is trusted if it is among `anchors`.
+    pub(super) async fn tls(anchors: Vec<Vec<u8>>) -> Self {
+        Self::of("https", anchors, None).await
+    }
+
+    /// A registry to which no connection is made.
+    pub(super) async fn unreachable(failure: RegistryFailure) -> Self {
+        Self::of("http", Vec::new(), Some(failure)).await
+    }
+
+    async fn of(scheme: &str, trust_anchors: Vec<Vec<u8>>, failure: Option<RegistryFailure>) -> Self {
+        let registry = Arc::new(TcpListener::bind(("127.0.0.1", 0)).await.unwrap());
+        let address = registry.local_addr().unwrap();
+        let origin = format!("{scheme}://127.0.0.1:{}", address.port());
+        let (dials, mut asked) = Dials::new();
+        let dialled = Arc::new(AtomicUsize::new(0));
+        let supervisor = Arc::clone(&dials);
+        let counted = Arc::clone(&dialled);
+        tokio::spawn(async move {
+            while let Some(id) = asked.recv().await {
+                counted.fetch_add(1, Ordering::Relaxed);
+                let answer = match failure {
+                    Some(failure) => Err(failure),
+                    None => {
+                        let stream = TcpStream::connect(address).await.unwrap();
+                        Ok(OwnedFd::from(stream.into_std().unwrap()))
+                    }
+                };
+                assert!(supervisor.answered(id, answer));
+            }
+        });
+        let start = PulldStart { registry_origin: origin.clone(), relay_origin: RELAY.into(), trust_anchors };
+        let connections = Connections::new(Registry::new(start).unwrap(), dials);
+        let configured = Arc::new(Mutex::new(Some(connections)));
+        let (own, end) = std::os::unix::net::UnixStream::pair().unwrap();
+        tokio::spawn(super::super::serve(end.into(), configured, Arc::<Notices>::default()));
+        let greeted = greet(own.into(), Descriptors::Refused, Role::Relayd, Role::Pulld).await;
+        let (sender, receiver) = greeted.unwrap();
+        let (streams, pulls, given) = (Vec::new(), 0, 0);
+        Self { registry, dialled, origin, sender, receiver, streams, pulls, given }
+    }
+
+    pub(super) fn dials(&self) -> usize {
+        self.dialled.load(Ordering::Relaxed)
+    }
+
+    /// Hands over a socket pair's end.
+    pub(super) async fn give_stream(&mut self) {
+        let (own, end) = std::os::unix::net::UnixStream::pair().unwrap();
+        own.set_nonblocking(true).unwrap();
+        self.given += 1;
+        let message = RelaydToPulld::Stream { stream: self.given };
+        self.sender.send(&message, &[end.as_fd()]).await.unwrap();
+        self.streams.push((self.given, UnixStream::from_std(own).unwrap()));
+    }
+
+    pub(super) async fn say(&mut self, message: RelaydToPulld) {
+        self.sender.send(&message, &[]).await.unwrap();
+    }
+
+    pub(super) async fn pull(&mut self, target: &str) -> PullId {
+        self.ask(false, target, Vec::new()).await
+    }
+
+    pub(super) async fn ask(
+        &mut self,
+        head: bool,
+        target: &str,
+        headers: Vec<(RequestHeader, Vec<u8>)>,
+    ) -> PullId {
+        self.pulls += 1;
+        let request = PullRequest { head, target: target.into(), headers };
+        self.say(RelaydToPulld::Pull { id: self.pulls, request }).await;
+        self.pulls
+    }
+
+    pub(super) async fn message(&mut self) -> Option<PulldToRelayd> {
+        Some(self.receiver.receive().await.ok()?.message)
+    }
+
+    pub(super) async fn answer(&mut self) -> (PullId, PullAnswer) {
+        match self.message().await {
+            Some(PulldToRelayd::Answer { id, answer }) => (id, answer),
+            Some(PulldToRelayd::Failed { id, failure }) => panic!("{id} failed: {failure}"),
+            Some(PulldToRelayd::Hello(_) | PulldToRelayd::Ended { .. }) | None => panic!("no answer"),
+        }
+    }
+
+    pub(super) async fn failure(&mut self) -> RegistryFailure {
+        match self.message().await {
+            Some(PulldToRelayd::Failed { failure, .. }) => failure,
+            Some(PulldToRelayd::Answer { .. } | PulldToRelayd::Hello(_) | PulldToRelayd::Ended { .. })
+            | None => panic!("no failure"),
+        }
+    }
+
+    /// The end of the socket pair that `answer` names.
+    pub(super) fn stream(&mut self, answer: &PullAnswer) -> UnixStream {
+        let AnswerBody::Stream(named) = answer.body else { panic!("the body comes over no stream") };
+        let at = self.streams.iter().position(|(stream, _)| *stream == named).unwrap();
+        self.streams.remove(at).1
+    }
+
+    /// The rest of what comes over `stream`, and whether it was said to be all.
+    pub(super) async fn rest(&mut self, mut stream: UnixStream) -> (Vec<u8>, bool) {
+        let mut body = Vec::new();
+        stream.read_to_end(&mut body).await.unwrap();
+        drop(stream);
+        // A further pull is answered after whatever was said of this one.
+        self.pulls += 1;
+        let request = PullRequest { head: false, target: "/outside".into(), headers: Vec::new() };
+        self.say(RelaydToPulld::Pull { id: self.pulls, request }).await;
+        let mut ended = false;
+        loop {
+            match self.message().await.unwrap() {
+                PulldToRelayd::Ended { .. } => ended = true,
+                PulldToRelayd::Failed { id, .. } if id == self.pulls => return (body, ended),
+                PulldToRelayd::Answer { .. } | PulldToRelayd::Hello(_) | PulldToRelayd::Failed { .. } => {
+                    panic!("something else was said")
+                }
+            }
+        }
+    }
+
+    pub(super) async fn accept(&self) -> Conversation<TcpStream> {
+        let (stream, _) = self.registry.accept().await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        Conversation(stream)
+    }
+}
+
+/// The registry's side of a connection.
+pub(super) struct Conversation<S>(pub(super) S);
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
+    /// The head of the next request; empty when the connection ends.
+    pub(super) async fn request(&mut self) -> String {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            match self.0.read_u8().await {
+                Ok(byte) => head.push(byte),
+                Err(_) => break,
+            }
+        }
+        String::from_utf8(head).unwrap()
+    }
+
+    pub(super) async fn say(&mut self, bytes: impl AsRef<[u8]>) {
+        self.0.write_all(bytes.as_ref()).await.unwrap();
+        self.0.flush().await.unwrap();
+    }
+}
+
+/// The values of `header` in `answer`.
+pub(super) fn values(answer: &PullAnswer, header: AnswerHeader) -> Vec<String> {
+    let of = answer.headers.iter().filter(|(name, _)| *name == header);
+    of.map(|(_, value)| String::from_utf8(value.clone()).unwrap()).collect()
+}
+
+pub(super) fn whole(answer: PullAnswer) -> Vec<u8> {
+    match answer.body {
+        AnswerBody::Whole(body) => body,
+        AnswerBody::Nothing => panic!("there is no body"),
+        AnswerBody::Stream(_) => panic!("the body comes over a stream"),
+    }
+}
