@@ -105,7 +105,11 @@ async fn answer_and_carry(
             drop(stream);
             connections.done(body).await;
         }
-        Carried::Cut(failure) => shared.notices.cut(failure),
+        Carried::Cut(failure) => {
+            drop(stream);
+            shared.notices.cut(failure);
+            let _ = shared.out.queue(PulldToRelayd::Cut { id }).await;
+        }
         Carried::Left => shared.notices.left(),
     }
     Ok(())

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 
 use coreflow_ipc::{
     hello::Role,
+    link::Descriptors,
     messages::{
         peers::{RelaydToVpnd, VpndToRelayd},
         vpnd::{FromVpnd, ToVpnd},
@@ -36,7 +37,7 @@ pub async fn serve(confined: Confined) -> Result<(), StartError> {
 }
 
 async fn hold(end: OwnedFd) {
-    match greet::<VpndToRelayd, RelaydToVpnd>(end, Role::Vpnd, Role::Relayd).await {
+    match greet::<VpndToRelayd, RelaydToVpnd>(end, Descriptors::Refused, Role::Vpnd, Role::Relayd).await {
         Ok((_sender, mut receiver)) => {
             debug!("the link to relayd is greeted");
             let _ = receiver.receive().await;

@@ -148,14 +148,20 @@ impl Stand {
         match self.message().await {
             Some(PulldToRelayd::Answer { id, answer }) => (id, answer),
             Some(PulldToRelayd::Failed { id, failure }) => panic!("{id} failed: {failure}"),
-            Some(PulldToRelayd::Hello(_) | PulldToRelayd::Ended { .. }) | None => panic!("no answer"),
+            Some(PulldToRelayd::Hello(_) | PulldToRelayd::Ended { .. } | PulldToRelayd::Cut { .. })
+            | None => panic!("no answer"),
         }
     }
 
     pub(super) async fn failure(&mut self) -> RegistryFailure {
         match self.message().await {
             Some(PulldToRelayd::Failed { failure, .. }) => failure,
-            Some(PulldToRelayd::Answer { .. } | PulldToRelayd::Hello(_) | PulldToRelayd::Ended { .. })
+            Some(
+                PulldToRelayd::Answer { .. }
+                | PulldToRelayd::Hello(_)
+                | PulldToRelayd::Ended { .. }
+                | PulldToRelayd::Cut { .. },
+            )
             | None => panic!("no failure"),
         }
     }
@@ -180,6 +186,7 @@ impl Stand {
         loop {
             match self.message().await.unwrap() {
                 PulldToRelayd::Ended { .. } => ended = true,
+                PulldToRelayd::Cut { .. } => {}
                 PulldToRelayd::Failed { id, .. } if id == self.pulls => return (body, ended),
                 PulldToRelayd::Answer { .. } | PulldToRelayd::Hello(_) | PulldToRelayd::Failed { .. } => {
                     panic!("something else was said")
