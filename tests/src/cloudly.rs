@@ -10,7 +10,9 @@
 mod http_answer;
 mod ingress;
 mod judgement;
+mod pulls;
 mod record;
+mod rewound;
 mod runtime;
 mod script;
 mod serving;
@@ -25,10 +27,11 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use crate::authority::{Authority, server_config};
+use crate::authority::{Authority, Issued, server_config};
 use crate::carrier::{CallFailure, Carrier};
 use crate::envelope::{Message, Outcome};
 use crate::free_port::free_port;
+use crate::registry::Registry;
 use crate::waiting::{BOUND, Change, Late, poll};
 
 pub use ingress::{Route, route_table};
@@ -38,6 +41,10 @@ pub use settings::{AnswerForm, Front, Settings};
 pub use standing::{AdvertisedHub, StandingRelay};
 
 use judgement::State;
+use pulls::Pulls;
+
+/// What the session and the exchange are spoken over.
+const HTTP_1: &[&str] = &["http/1.1"];
 
 /// The running double. Dropping it ends its listener and every connection.
 pub struct Cloudly {
@@ -49,6 +56,7 @@ pub struct Cloudly {
 struct Shared {
     state: Mutex<State>,
     change: Change,
+    certificate: Issued,
     acceptor: TlsAcceptor,
 }
 
@@ -70,14 +78,24 @@ impl Cloudly {
     /// # Panics
     /// When no port can be bound.
     pub async fn start(authority: &Authority, settings: Settings) -> Self {
-        let tls = server_config(&authority.issue(&["localhost"]), &["http/1.1"]);
+        Self::start_on(free_port(), authority, settings).await
+    }
+
+    /// [`Cloudly::start`] on a port of 127.0.0.1 that the caller chose.
+    ///
+    /// # Panics
+    /// When the port cannot be bound.
+    pub async fn start_on(port: u16, authority: &Authority, settings: Settings) -> Self {
+        let certificate = authority.issue(&["localhost"]);
+        let acceptor = TlsAcceptor::from(server_config(&certificate, HTTP_1));
         let shared = Arc::new(Shared {
             state: Mutex::new(State::new(authority.clone(), settings)),
             change: Change::default(),
-            acceptor: TlsAcceptor::from(tls),
+            certificate,
+            acceptor,
         });
-        let listener = serving::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())))
-            .expect("the system has a free TCP port");
+        let listener =
+            serving::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).expect("Cloudly's port is free");
         let port = listener.local_addr().expect("a bound socket has an address").port();
         let task = tokio::spawn(serving::listen(shared.clone(), listener));
         Self { shared, port, listening: Mutex::new(Some(task)) }
@@ -91,6 +109,17 @@ impl Cloudly {
     /// The port it listens on, also after [`Cloudly::come_back`].
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Gives connections to `registry` from now on that begin with another request than Cloudly's own.
+    pub fn pulls_from(&self, registry: &Registry) {
+        self.shared.state().pulls = Some(Pulls::Registry(registry.clone()));
+    }
+
+    /// [`Cloudly::pulls_from`], where a registry of another kind listens at `address`. With `tls` it is spoken
+    /// to by TLS and whatever certificate it has is taken.
+    pub fn pass_pulls_to(&self, address: SocketAddr, tls: bool) {
+        self.shared.state().pulls = Some(Pulls::At(address, tls));
     }
 
     /// Changes the standing facts.

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
+use super::pulls::Pulls;
 use super::record::Call;
 use super::runtime::Issue;
 use super::script::Script;
@@ -49,6 +50,8 @@ pub(super) struct State {
     pub(super) authority: Authority,
     pub(super) settings: Settings,
     pub(super) script: Script,
+    /// Who serves what is the registry's; nobody until a test says so.
+    pub(super) pulls: Option<Pulls>,
     pub(super) calls: Vec<Call>,
     pub(super) strays: Vec<String>,
     pub(super) unreadable: Vec<String>,
@@ -77,6 +80,7 @@ impl State {
             authority,
             settings,
             script: Script::default(),
+            pulls: None,
             calls: Vec::new(),
             strays: Vec::new(),
             unreadable: Vec::new(),

@@ -21,7 +21,9 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::http_answer::{Cut, HttpAnswer};
 use super::judgement::Connection;
-use super::{AnswerForm, Call, Front, Shared, Stage, Step, UPGRADE};
+use super::pulls::is_cloudlys;
+use super::rewound::Rewound;
+use super::{AnswerForm, Call, Front, HTTP_1, Shared, Stage, Step, UPGRADE};
 use crate::authority::server_config;
 use crate::carrier::{Carrier, Event, socket_config};
 use crate::envelope::{self, Ids, Message, Outcome, Refusal, raw};
@@ -51,23 +53,32 @@ pub(super) async fn listen(shared: Arc<Shared>, listener: TcpListener) {
 }
 
 async fn serve(shared: Arc<Shared>, stream: TcpStream) {
-    let (front, own) = {
+    let (front, own, alpn, pulls) = {
         let state = shared.state();
-        (state.settings.front, state.settings.own_certificate.clone())
+        let settings = &state.settings;
+        (settings.front, settings.own_certificate.clone(), settings.alpn, state.pulls.clone())
     };
     shared.reached(Stage::Tcp);
     if front == Front::Silent {
         std::future::pending::<()>().await;
     }
     drop(stream.set_nodelay(true));
-    let acceptor = match own {
-        Some(own) => TlsAcceptor::from(server_config(&own, &["http/1.1"])),
-        None => shared.acceptor.clone(),
+    let acceptor = if own.is_none() && alpn == HTTP_1 {
+        shared.acceptor.clone()
+    } else {
+        TlsAcceptor::from(server_config(own.as_ref().unwrap_or(&shared.certificate), alpn))
     };
     let Ok(stream) = acceptor.accept(stream).await else { return };
     shared.reached(Stage::Tls);
     if front == Front::SilentInTls {
         std::future::pending::<()>().await;
+    }
+    let mut stream = Rewound::untouched(stream);
+    if let Some(pulls) = pulls {
+        let Some(line) = stream.first_line().await else { return };
+        if !is_cloudlys(&line) {
+            return pulls.serve(stream).await;
+        }
     }
     let mut upgrades = JoinSet::new();
     let (upgraded, mut to_run) = tokio::sync::mpsc::channel(1);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::HTTP_1;
 use crate::authority::Issued;
 use crate::offer::Offer;
 
@@ -65,6 +66,8 @@ pub struct Settings {
     pub front: Front,
     /// What Cloudly itself proves itself with; `None` is a sound certificate for `localhost`.
     pub own_certificate: Option<Issued>,
+    /// The protocols it offers in TLS, by preference; `h2` is the registry's alone.
+    pub alpn: &'static [&'static str],
     /// The credential's id in acceptances.
     pub credential_id: String,
     /// The credential's generation.
@@ -117,6 +120,7 @@ impl Settings {
             form: AnswerForm::Echo8,
             front: Front::Serving,
             own_certificate: None,
+            alpn: HTTP_1,
             credential_id: "relay-credential-1".to_owned(),
             credential_generation: 1,
             registration_id: "relay-registration-1".to_owned(),
