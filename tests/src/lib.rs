@@ -15,6 +15,7 @@
 //! - [`link_tap`]: a release whose links are tapped.
 //! - [`memory`]: the search of a process's memory for a secret, [`disclosure`]: of what it wrote.
 //! - [`demo`]: the story that `cargo demo` tells, [`bench`]: the figures of `cargo relay-bench`.
+//! - [`pull_stand`]: the relay as the target of a pull bench.
 //! - [`soak`]: a run of faults of every party, drawn from a seed.
 
 pub mod authority;
@@ -37,6 +38,7 @@ pub mod notify;
 pub mod offer;
 pub mod pallet;
 pub mod processes;
+pub mod pull_stand;
 pub mod raw_socket;
 pub mod registry;
 pub mod relay;

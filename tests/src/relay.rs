@@ -67,6 +67,8 @@ pub struct RelaySetup {
     pub executables: Option<PathBuf>,
     /// The limit of open files that it is started under, where that is not the test's own.
     pub open_files: Option<u32>,
+    /// What it trusts, PEM; the authority's own root unless changed.
+    pub anchors: String,
     authority: Authority,
 }
 
@@ -92,6 +94,7 @@ impl RelaySetup {
             host_name: "relay.localhost.test".to_owned(),
             executables: None,
             open_files: None,
+            anchors: authority.ca_pem().to_owned(),
             authority: authority.clone(),
         }
     }
@@ -173,7 +176,7 @@ impl RelaySetup {
         let mut point =
             |name: &str, path: &Path| variables.insert(name.to_owned(), path.display().to_string());
         let authorities = home.join("authorities.pem");
-        write(&authorities, self.authority.ca_pem());
+        write(&authorities, &self.anchors);
         point("SSL_CERT_FILE", &authorities);
         if let Some(qenv) = &self.qenv {
             write(&home.join("qenv.yml"), qenv);

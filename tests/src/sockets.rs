@@ -23,7 +23,7 @@ pub fn tcp_sockets_of(pid: u32) -> io::Result<Vec<TcpSocket>> {
     let held = socket_inodes_of(pid)?;
     let mut sockets = Vec::new();
     for table in ["tcp", "tcp6"] {
-        let table = std::fs::read_to_string(format!("/proc/net/{table}")).unwrap_or_default();
+        let table = std::fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
         sockets.extend(table.lines().skip(1).filter_map(|row| row_of(row, &held)));
     }
     Ok(sockets)
