@@ -8,8 +8,9 @@ pub const ANSWER_WAIT: Duration = Duration::from_secs(30);
 /// A body of which nothing moves for so long, be it that the registry sends nothing or that the node reads
 /// nothing, is given up. There is no bound in all: a large layer on a slow line takes hours.
 pub const BODY_IDLE: Duration = Duration::from_secs(30);
-/// A body waits so long for one of relayd's socket pairs.
-pub const STREAM_WAIT: Duration = Duration::from_secs(30);
+/// A body waits so long for one of relayd's socket pairs, which replaces each as it is used. Together with
+/// [`ANSWER_WAIT`] it stays below the time that relayd waits.
+pub const STREAM_WAIT: Duration = Duration::from_secs(5);
 /// Messages that may wait for the link to relayd (PULL-30).
 pub const LINK_QUEUE: usize = 64;
 /// Relayd knows of the end of an exchange before its task here has ended, so that the pull that takes its

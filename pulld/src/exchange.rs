@@ -93,20 +93,15 @@ async fn answer_and_carry(
     if shared.out.queue(PulldToRelayd::Answer { id, answer }).await.is_err() {
         return Ok(());
     }
-    let Ok(stream) = waiting.used() else {
-        shared.notices.cut(RegistryFailure::Closed);
-        return Ok(());
+    let carried = match waiting.used() {
+        Ok(stream) => carry_over(id, part, &mut body, stream, shared).await,
+        Err(_) => Carried::Cut(RegistryFailure::Closed),
     };
-    match carry(part, &mut body, &stream).await {
-        Carried::Whole => {
-            // Said before the end can be seen, which by itself says that the body was cut.
-            let _ = shared.out.queue(PulldToRelayd::Ended { id }).await;
-            yield_now().await;
-            drop(stream);
-            connections.done(body).await;
-        }
+    match carried {
+        Carried::Whole => connections.done(body).await,
         Carried::Cut(failure) => {
-            drop(stream);
+            // The registry's connection is closed before anybody is told.
+            drop(body);
             shared.notices.cut(failure);
             let _ = shared.out.queue(PulldToRelayd::Cut { id }).await;
         }
@@ -159,6 +154,23 @@ async fn begin(body: &mut RegistryBody, coming: Option<u64>) -> Result<Begun, Re
             Poll::Pending => return Ok(Begun::Part(part)),
         }
     }
+}
+
+/// Carries the body over `stream` and closes that, having said so where the end is the body's.
+async fn carry_over(
+    id: PullId,
+    part: Vec<Bytes>,
+    body: &mut RegistryBody,
+    stream: UnixStream,
+    shared: &Shared,
+) -> Carried {
+    let carried = carry(part, body, &stream).await;
+    if let Carried::Whole = carried {
+        let _ = shared.out.queue(PulldToRelayd::Ended { id }).await;
+        // The queue's turn: relayd learns what the end of the stream means before it comes.
+        yield_now().await;
+    }
+    carried
 }
 
 /// Writes `part` and then the rest of `body` to `stream`, as it comes.

@@ -145,25 +145,13 @@ impl Stand {
     }
 
     pub(super) async fn answer(&mut self) -> (PullId, PullAnswer) {
-        match self.message().await {
-            Some(PulldToRelayd::Answer { id, answer }) => (id, answer),
-            Some(PulldToRelayd::Failed { id, failure }) => panic!("{id} failed: {failure}"),
-            Some(PulldToRelayd::Hello(_) | PulldToRelayd::Ended { .. } | PulldToRelayd::Cut { .. })
-            | None => panic!("no answer"),
-        }
+        let Some(PulldToRelayd::Answer { id, answer }) = self.message().await else { panic!("no answer") };
+        (id, answer)
     }
 
     pub(super) async fn failure(&mut self) -> RegistryFailure {
-        match self.message().await {
-            Some(PulldToRelayd::Failed { failure, .. }) => failure,
-            Some(
-                PulldToRelayd::Answer { .. }
-                | PulldToRelayd::Hello(_)
-                | PulldToRelayd::Ended { .. }
-                | PulldToRelayd::Cut { .. },
-            )
-            | None => panic!("no failure"),
-        }
+        let Some(PulldToRelayd::Failed { failure, .. }) = self.message().await else { panic!("no failure") };
+        failure
     }
 
     /// The end of the socket pair that `answer` names.
@@ -177,22 +165,11 @@ impl Stand {
     pub(super) async fn rest(&mut self, mut stream: UnixStream) -> (Vec<u8>, bool) {
         let mut body = Vec::new();
         stream.read_to_end(&mut body).await.unwrap();
-        drop(stream);
-        // A further pull is answered after whatever was said of this one.
-        self.pulls += 1;
-        let request = PullRequest { head: false, target: "/outside".into(), headers: Vec::new() };
-        self.say(RelaydToPulld::Pull { id: self.pulls, request }).await;
-        let mut ended = false;
-        loop {
-            match self.message().await.unwrap() {
-                PulldToRelayd::Ended { .. } => ended = true,
-                PulldToRelayd::Cut { .. } => {}
-                PulldToRelayd::Failed { id, .. } if id == self.pulls => return (body, ended),
-                PulldToRelayd::Answer { .. } | PulldToRelayd::Hello(_) | PulldToRelayd::Failed { .. } => {
-                    panic!("something else was said")
-                }
-            }
-        }
+        let said = self.message().await.unwrap();
+        let (ended, cut) =
+            (matches!(said, PulldToRelayd::Ended { .. }), matches!(said, PulldToRelayd::Cut { .. }));
+        assert!(ended || cut, "something else was said");
+        (body, ended)
     }
 
     pub(super) async fn accept(&self) -> Conversation<TcpStream> {
