@@ -60,7 +60,7 @@ pub async fn serve(confined: Confined) -> Result<(), StartError> {
 }
 
 /// Later exchanges use the new configuration; those that are under way end with the one they began with.
-fn configure(start: PulldStart, dials: &Arc<Dials>, configured: &Configured) {
+pub(crate) fn configure(start: PulldStart, dials: &Arc<Dials>, configured: &Configured) {
     let Some(registry) = Registry::new(start) else {
         return error!("the configuration of image pulls cannot be used; none is served");
     };

@@ -9,6 +9,7 @@ use super::*;
 mod bodies;
 mod failures;
 mod kept;
+mod said;
 mod stand;
 
 /// PULL-01, PULL-05, PULL-10, PULL-12, PULL-20, PULL-25: what the node said crosses with the registry's own host
@@ -102,12 +103,30 @@ async fn an_unchanged_entity_has_no_body() {
     assert_eq!(stand.dials(), 1);
 }
 
+/// PULL-10: a challenge leads to the origin that the relay has when the node asks.
+#[tokio::test]
+async fn later_pulls_use_the_newest_configuration() {
+    let mut stand = Stand::new().await;
+    for relay in [RELAY, "https://other.test"] {
+        stand.relay_is(relay);
+        stand.pull("/v2/").await;
+        let mut registry = stand.accept().await;
+        registry.request().await;
+        let challenge = |origin: &str| format!("Bearer realm=\"{origin}/v2/token\"");
+        let line = challenge(&stand.origin);
+        registry
+            .say(format!("HTTP/1.1 401 U\r\nWWW-Authenticate: {line}\r\nContent-Length: 0\r\n\r\n"))
+            .await;
+        let (_, answer) = stand.answer().await;
+        assert_eq!(values(&answer, AnswerHeader::WwwAuthenticate), [challenge(relay)]);
+    }
+}
+
 /// PULL-29: what is out of order ends the link, and with it the exchanges.
 #[tokio::test]
 async fn what_is_out_of_order_ends_the_link() {
-    let hello = coreflow_ipc::hello::Hello::of(Role::Relayd);
     let mut stand = Stand::new().await;
-    stand.say(RelaydToPulld::Hello(hello)).await;
+    stand.stop_in_disorder().await;
     assert!(stand.message().await.is_none());
 
     let mut stand = Stand::new().await;

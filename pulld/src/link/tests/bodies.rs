@@ -151,20 +151,22 @@ async fn a_slow_reader_holds_the_registry() {
     registry.say(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 1u64 << 30)).await;
     let (_, answer) = stand.answer().await;
     let stream = stand.stream(&answer);
-    // The whole of it would be 1 GiB; buffers of two sockets take a few MiB.
-    let part = body(1 << 20);
-    let sent = async {
-        loop {
-            registry.say(&part).await;
-        }
-    };
-    tokio::pin!(sent);
-    let mut written = 0;
-    while time::timeout(time::Duration::from_millis(300), &mut sent).await.is_ok() {
-        written += 1;
+    // The whole of it would be 1 GiB; the buffers of two sockets take a few MiB.
+    let (part, mut written) = (body(1 << 20), 0);
+    while let Ok(count) = time::timeout(time::Duration::from_millis(300), registry.0.write(&part)).await {
+        written += count.unwrap();
+        assert!(written < 32 << 20, "nothing holds the registry");
     }
-    assert_eq!(written, 0);
-    drop(stream);
+    // It goes on where it stood as soon as somebody reads.
+    let reading = async {
+        let mut stream = stream;
+        stream.read_exact(&mut vec![0; written]).await.unwrap();
+    };
+    let writing = async { while registry.0.write_all(&part).await.is_ok() {} };
+    tokio::select! {
+        () = reading => {}
+        () = writing => panic!("the connection is closed"),
+    }
 }
 
 /// PULL-18: a body of which nothing moves is given up, whoever stands still; its connection is closed.
@@ -197,7 +199,7 @@ async fn a_body_that_stands_still_is_given_up() {
         assert_eq!(filling.await.unwrap(), "");
         let passed = began.elapsed();
         assert!(passed <= BODY_IDLE + time::Duration::from_millis(10), "{passed:?}");
-        assert!(passed >= BODY_IDLE - time::Duration::from_secs(1), "{passed:?}");
+        assert!(passed >= BODY_IDLE / 2, "{passed:?}");
         time::resume();
         assert!(!stand.rest(stream).await.1);
     }

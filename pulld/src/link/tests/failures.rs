@@ -128,7 +128,7 @@ async fn silence_is_a_timeout() {
     assert_eq!(stand.failure().await, RegistryFailure::Timeout);
     let passed = began.elapsed();
     assert!(passed <= ANSWER_WAIT + Duration::from_millis(10), "{passed:?}");
-    assert!(passed >= ANSWER_WAIT - Duration::from_secs(5), "{passed:?}");
+    assert!(passed >= ANSWER_WAIT / 2, "{passed:?}");
     assert_eq!(registry.request().await, "");
 }
 

@@ -3,13 +3,13 @@
 use std::{
     os::fd::{AsFd, OwnedFd},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
 use coreflow_ipc::{
-    hello::Role,
+    hello::{Hello, Role},
     link::{Descriptors, LinkReceiver, LinkSender},
     messages::{
         pulld::PulldStart,
@@ -27,7 +27,8 @@ use tokio::{
     net::{TcpListener, TcpStream, UnixStream},
 };
 
-use crate::{connections::Connections, dials::Dials, notices::Notices, registry::Registry};
+use super::super::Configured;
+use crate::{dials::Dials, life, notices::Notices};
 
 pub(super) const RELAY: &str = "https://relay.test:8443";
 
@@ -37,6 +38,8 @@ pub(super) struct Stand {
     /// How often the registry was dialled.
     pub(super) dialled: Arc<AtomicUsize>,
     pub(super) origin: String,
+    dials: Arc<Dials>,
+    configured: Arc<Configured>,
     sender: LinkSender<RelaydToPulld>,
     receiver: LinkReceiver<PulldToRelayd>,
     streams: Vec<(StreamId, UnixStream)>,
@@ -96,14 +99,21 @@ impl Stand {
             }
         });
         let start = PulldStart { registry_origin: origin.clone(), relay_origin: RELAY.into(), trust_anchors };
-        let connections = Connections::new(Registry::new(start).unwrap(), dials);
-        let configured = Arc::new(Mutex::new(Some(connections)));
+        let configured = Arc::<Configured>::default();
+        life::configure(start, &dials, &configured);
         let (own, end) = std::os::unix::net::UnixStream::pair().unwrap();
-        tokio::spawn(super::super::serve(end.into(), configured, Arc::<Notices>::default()));
+        tokio::spawn(super::super::serve(end.into(), Arc::clone(&configured), Arc::<Notices>::default()));
         let greeted = greet(own.into(), Descriptors::Refused, Role::Relayd, Role::Pulld).await;
         let (sender, receiver) = greeted.unwrap();
         let (streams, pulls, given) = (Vec::new(), 0, 0);
-        Self { registry, dialled, origin, sender, receiver, streams, pulls, given }
+        Self { registry, dialled, origin, dials, configured, sender, receiver, streams, pulls, given }
+    }
+
+    /// The relay's origin changes.
+    pub(super) fn relay_is(&self, relay_origin: &str) {
+        let (registry_origin, relay_origin) = (self.origin.clone(), relay_origin.to_owned());
+        let start = PulldStart { registry_origin, relay_origin, trust_anchors: Vec::new() };
+        life::configure(start, &self.dials, &self.configured);
     }
 
     pub(super) fn dials(&self) -> usize {
@@ -122,6 +132,11 @@ impl Stand {
 
     pub(super) async fn say(&mut self, message: RelaydToPulld) {
         self.sender.send(&message, &[]).await.unwrap();
+    }
+
+    /// Says a second hello.
+    pub(super) async fn stop_in_disorder(&mut self) {
+        self.say(RelaydToPulld::Hello(Hello::of(Role::Relayd))).await;
     }
 
     pub(super) async fn pull(&mut self, target: &str) -> PullId {
