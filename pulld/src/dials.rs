@@ -83,3 +83,51 @@ impl Dials {
         self.open.lock().expect("no holder of the asks panics")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ARC-15: no more asks are open than the supervisor takes, the rest wait in their order, and one that
+    /// nobody waits for any more has its place until it is answered.
+    #[tokio::test]
+    async fn asks_are_bounded_and_in_order() {
+        let (dials, mut asked) = Dials::new();
+        let mut waiting = Vec::new();
+        for _ in 0..CONNECTION_ASKS + 2 {
+            let dials = Arc::clone(&dials);
+            waiting.push(tokio::spawn(async move { dials.dial().await.err() }));
+        }
+        let mut ids = Vec::new();
+        for _ in 0..CONNECTION_ASKS {
+            ids.push(asked.recv().await.unwrap());
+        }
+        waiting[0].abort();
+        tokio::task::yield_now().await;
+        assert!(asked.try_recv().is_err());
+
+        assert!(dials.answered(ids[0], Err(RegistryFailure::Dns)));
+        assert!(!dials.answered(ids[0], Err(RegistryFailure::Dns)));
+        let next = asked.recv().await.unwrap();
+        assert!(asked.try_recv().is_err());
+        assert!(dials.answered(next, Err(RegistryFailure::Timeout)));
+        let last = asked.recv().await.unwrap();
+        assert!(dials.answered(last, Err(RegistryFailure::Connect)));
+        let mut ends = waiting.split_off(CONNECTION_ASKS).into_iter();
+        assert_eq!(ends.next().unwrap().await.unwrap(), Some(RegistryFailure::Timeout));
+        assert_eq!(ends.next().unwrap().await.unwrap(), Some(RegistryFailure::Connect));
+        assert!(!dials.answered(u64::MAX, Err(RegistryFailure::Dns)));
+    }
+
+    #[tokio::test]
+    async fn the_protocol_that_is_refused_gives_way_to_the_other() {
+        let (dials, _asked) = Dials::new();
+        assert_eq!(dials.protocol(), Protocol::Http1);
+        for (refused, other) in [(Protocol::Http1, Protocol::Http2), (Protocol::Http2, Protocol::Http1)] {
+            // Several may find it out at once.
+            dials.not_spoken(refused);
+            dials.not_spoken(refused);
+            assert_eq!(dials.protocol(), other);
+        }
+    }
+}
