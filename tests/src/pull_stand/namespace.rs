@@ -130,6 +130,8 @@ async fn serve(
         while let Ok((near, from)) = front.accept().await {
             let dial = dial.clone();
             passing.spawn(async move {
+                // The supervisor dials for pulld and hands over: whoever speaks first has the connection.
+                let _ = near.peek(&mut [0]).await;
                 let pulls = is_of_pulld(supervisor, from.port(), own);
                 let far = if pulls { outside(&dial).await } else { TcpStream::connect(here(cloudly)).await };
                 pass(near, far).await;
