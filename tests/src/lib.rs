@@ -17,6 +17,7 @@
 //! - [`demo`]: the story that `cargo demo` tells, [`bench`]: the figures of `cargo relay-bench`.
 //! - [`pull_stand`]: the relay as the target of a pull bench.
 //! - [`soak`]: a run of faults of every party, drawn from a seed.
+//! - [`pull_clients`]: real container clients pulling from a real registry, for `cargo pull-clients`.
 
 pub mod authority;
 pub mod bench;
@@ -38,6 +39,7 @@ pub mod notify;
 pub mod offer;
 pub mod pallet;
 pub mod processes;
+pub mod pull_clients;
 pub mod pull_stand;
 pub mod raw_socket;
 pub mod registry;
