@@ -6,6 +6,8 @@
 
 use bincode::{Decode, Encode, config};
 
+use crate::frame::HEADER;
+
 /// Why bytes are not a message, or a message has no bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CodecError {
@@ -35,6 +37,26 @@ pub fn encode<M: Encode, const LIMIT: usize>(message: &M) -> Result<Vec<u8>, Cod
     if bytes.len() > LIMIT { Err(CodecError::TooLong) } else { Ok(bytes) }
 }
 
+/// Appends the frame of `message` to `frames`, header and all; on an error nothing is appended.
+pub fn append<M: Encode, const LIMIT: usize>(message: &M, frames: &mut Vec<u8>) -> Result<(), CodecError> {
+    let start = frames.len();
+    frames.extend_from_slice(&[0; HEADER]);
+    let encoded = bincode::encode_into_std_write(message, frames, config::standard());
+    let length = frames.len() - start - HEADER;
+    let fits = match encoded {
+        Ok(_) if length <= LIMIT => Ok(()),
+        Ok(_) => Err(CodecError::TooLong),
+        Err(_) => Err(CodecError::Malformed),
+    };
+    if fits.is_err() {
+        frames.truncate(start);
+        return fits;
+    }
+    let stated = u32::try_from(length).expect("a link's limit is far below 4 GiB");
+    frames[start..start + HEADER].copy_from_slice(&stated.to_be_bytes());
+    Ok(())
+}
+
 /// Decodes exactly one message out of `bytes`, claiming at most `LIMIT` bytes of memory.
 pub fn decode<M: Decode<()>, const LIMIT: usize>(bytes: &[u8]) -> Result<M, CodecError> {
     if bytes.len() > LIMIT {
@@ -48,6 +70,7 @@ pub fn decode<M: Decode<()>, const LIMIT: usize>(bytes: &[u8]) -> Result<M, Code
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::framed;
 
     #[test]
     fn a_message_comes_back_as_it_was() {
@@ -66,6 +89,10 @@ mod tests {
         assert_eq!(decode::<Vec<u8>, 64>(&hostile), Err(CodecError::Malformed));
         assert_eq!(decode::<String, 64>(&[9, b'c', b'u', b't']), Err(CodecError::Malformed));
         assert_eq!(encode::<_, 4>(&"too long".to_owned()), Err(CodecError::TooLong));
+        let mut frames = Vec::new();
+        append::<_, 8>(&"fits".to_owned(), &mut frames).unwrap();
+        assert_eq!(append::<_, 4>(&"too long".to_owned(), &mut frames), Err(CodecError::TooLong));
+        assert_eq!(frames, framed(&encode::<_, 8>(&"fits".to_owned()).unwrap()));
         assert_eq!(decode::<Vec<u8>, 4>(&[0; 5]), Err(CodecError::TooLong));
     }
 }

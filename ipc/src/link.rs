@@ -16,13 +16,15 @@ use tokio::{io::Interest, net::UnixStream};
 
 use crate::{
     codec::CodecError,
-    frame::{FrameError, FrameReader, framed},
+    frame::{FrameError, FrameReader},
     messages::Message,
     sys,
 };
 
 /// Most descriptors that may wait for the message that announces them.
 const WAITING_DESCRIPTORS: usize = 4;
+/// Largest room of a row that is kept for the next one, in bytes.
+const KEPT_FRAMES: usize = 256 << 10;
 /// Bytes read at once.
 const READ_CHUNK: usize = 16 << 10;
 
@@ -87,7 +89,7 @@ pub fn open<Out: Message, In: Message>(
     end.set_nonblocking(true)?;
     let stream = Arc::new(UnixStream::from_std(end)?);
     Ok((
-        LinkSender { stream: Arc::clone(&stream), kind: PhantomData },
+        LinkSender { stream: Arc::clone(&stream), frames: Vec::new(), kind: PhantomData },
         LinkReceiver {
             stream,
             descriptors,
@@ -102,6 +104,8 @@ pub fn open<Out: Message, In: Message>(
 /// The sending half of a link; held by one task.
 pub struct LinkSender<Out> {
     stream: Arc<UnixStream>,
+    /// Room for the next row.
+    frames: Vec<u8>,
     kind: PhantomData<fn(Out)>,
 }
 
@@ -113,14 +117,16 @@ impl<Out: Message> LinkSender<Out> {
         if message.descriptors() != descriptors.len() {
             return Err(LinkError::Descriptors);
         }
-        let frame = framed(&message.to_bytes().map_err(LinkError::Codec)?);
+        let mut frame = Vec::new();
+        message.append(&mut frame).map_err(LinkError::Codec)?;
         self.write(&frame, descriptors).await
     }
 
     /// Sends a row of messages, each with the descriptor that it announces, if any, in as few system
     /// calls as that takes. Not to be cancelled, like [`LinkSender::send`].
     pub async fn send_row(&mut self, row: &[(Out, Option<OwnedFd>)]) -> Result<(), LinkError> {
-        let (mut frames, mut beside) = (Vec::new(), None);
+        let mut frames = std::mem::take(&mut self.frames);
+        let mut beside = None;
         for (message, descriptor) in row {
             if message.descriptors() != usize::from(descriptor.is_some()) {
                 return Err(LinkError::Descriptors);
@@ -131,9 +137,14 @@ impl<Out: Message> LinkSender<Out> {
                 frames.clear();
                 beside = Some(descriptor.as_fd());
             }
-            frames.extend_from_slice(&framed(&message.to_bytes().map_err(LinkError::Codec)?));
+            message.append(&mut frames).map_err(LinkError::Codec)?;
         }
-        self.write(&frames, beside.as_slice()).await
+        self.write(&frames, beside.as_slice()).await?;
+        if frames.capacity() <= KEPT_FRAMES {
+            frames.clear();
+            self.frames = frames;
+        }
+        Ok(())
     }
 
     async fn write(&mut self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), LinkError> {

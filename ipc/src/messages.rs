@@ -28,6 +28,9 @@ pub trait Message: Sized + Send + Sync + 'static {
     /// The encoded form.
     fn to_bytes(&self) -> Result<Vec<u8>, CodecError>;
 
+    /// Appends the message as a frame.
+    fn append(&self, frames: &mut Vec<u8>) -> Result<(), CodecError>;
+
     /// The message that `bytes` are, exactly.
     fn of_bytes(bytes: &Bytes) -> Result<Self, CodecError>;
 
@@ -48,6 +51,10 @@ macro_rules! message {
 
             fn to_bytes(&self) -> Result<Vec<u8>, $crate::codec::CodecError> {
                 $crate::codec::encode::<_, { $limit }>(self)
+            }
+
+            fn append(&self, frames: &mut Vec<u8>) -> Result<(), $crate::codec::CodecError> {
+                $crate::codec::append::<_, { $limit }>(self, frames)
             }
 
             fn of_bytes(bytes: &bytes::Bytes) -> Result<Self, $crate::codec::CodecError> {

@@ -7,6 +7,7 @@ use bincode::{Decode, Encode};
 use proptest::prelude::*;
 
 use super::*;
+use crate::frame::framed;
 use crate::messages::{
     message,
     peers::{RelaydToVpnd, VpndToRelayd},
