@@ -15,6 +15,7 @@
 //! - [`link_tap`]: a release whose links are tapped.
 //! - [`memory`]: the search of a process's memory for a secret, [`disclosure`]: of what it wrote.
 //! - [`demo`]: the story that `cargo demo` tells, [`bench`]: the figures of `cargo relay-bench`.
+//! - [`puller`]: a client of pulls as the wire sees it, [`pull_bed`]: a relay before the scripted registry.
 //! - [`pull_stand`]: the relay as the target of a pull bench.
 //! - [`soak`]: a run of faults of every party, drawn from a seed.
 //! - [`pull_clients`]: real container clients pulling from a real registry, for `cargo pull-clients`.
@@ -39,8 +40,10 @@ pub mod notify;
 pub mod offer;
 pub mod pallet;
 pub mod processes;
+pub mod pull_bed;
 pub mod pull_clients;
 pub mod pull_stand;
+pub mod puller;
 pub mod raw_socket;
 pub mod registry;
 pub mod relay;

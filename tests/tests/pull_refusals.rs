@@ -1,0 +1,204 @@
+//! What of a request is no pull, or more than one needs: refused by name, and the registry hears nothing of it
+//! (PULL).
+
+use coreflow_tests::pull_bed::{DIGEST, MANIFEST, PullBed};
+use coreflow_tests::puller::{Pulled, Puller, pull};
+use coreflow_tests::registry::{head, reply};
+use http::uri::PathAndQuery;
+
+#[track_caller]
+fn assert_refused(answer: &Pulled, status: u16, name: &str, of: &str) {
+    let words = answer.refusal().unwrap_or_default();
+    assert!(answer.status == status && words.starts_with(&format!("{name}: ")), "{of}: {answer:?}");
+}
+
+/// PULL-17, PULL-25: no spelling of a path reaches the registry outside `/v2/`: dot segments in every disguise,
+/// other roots, and a proxy's form of a request are refused by name or as no request at all.
+#[tokio::test]
+async fn no_path_leads_out_of_v2() {
+    let bed = PullBed::open().await;
+    let count = bed.registry.count();
+    for path in [
+        "/v2/../admin",
+        "/v2/a/../../admin",
+        "/v2/a/..",
+        "/v2/.",
+        "/v2/./../admin",
+        "/v2/./a",
+        "/v2/%2e%2e/admin",
+        "/v2/%2E%2E%2Fadmin",
+        "/v2/..%2fadmin",
+        "/v2/a/..%5c..%5cadmin",
+        "/v2/a/..\\..\\admin",
+        "/v2/..;/admin",
+        "/v2/a;b/admin",
+        "/v2/%252e%252e/admin",
+        "/v2/a%2Fb/manifests/v1",
+        "/v2/a/b/manifests/v1%2B2",
+        "/v2/a%00b",
+        "//v2/../admin",
+        "//v2/a",
+        "/V2/../admin",
+        "/V2/a",
+        "/v2x/admin",
+        "/v2",
+        "/v2?a=/v2/",
+        "/metrics",
+        "/v1/_ping",
+        "/token",
+        "/v2.0/",
+        "/api/v2/",
+        "/x?/v2/",
+    ] {
+        let answer = bed.get(path, &[("Authorization", "Bearer tok")]).await;
+        // A backslash is in no target, so the parser of requests may refuse it first.
+        if !(path.contains('\\') && answer.status == 400) {
+            assert_refused(&answer, 404, "pull-path-refused", path);
+            assert!(answer.text().contains("/v2/"), "it says what is served: {answer:?}");
+        }
+        if path.parse::<PathAndQuery>().is_ok() && !path.starts_with("//") {
+            let over_h2 = pull(&bed.h2(), "GET", path, &[("Authorization", "Bearer tok")]).await;
+            assert_refused(&over_h2, 404, "pull-path-refused", path);
+        }
+    }
+    for target in ["https://evil.test/admin", "http://evil.test/v2/../admin", "*", "evil.test:443", "v2/a"] {
+        for method in ["GET", "CONNECT"] {
+            let mut puller = Puller::dial(&bed.h1()).await;
+            puller.ask(method, target, &[]).await;
+            let answer = puller.answer(method).await;
+            assert!((400..500).contains(&answer.status), "{method} {target}: {answer:?}");
+        }
+    }
+    assert_eq!(bed.registry.count(), count, "{:?}", bed.registry.asked());
+    // The proxy's form of a sound request names no other registry, if it is served at all.
+    let answer = bed.get("https://evil.test/v2/a/manifests/v1", &[]).await;
+    for asked in &bed.registry.asked()[count..] {
+        assert_eq!((answer.status, asked.target.as_str()), (200, "/v2/a/manifests/v1"));
+        assert_eq!(asked.all("host"), [&bed.cloudly.url()["https://".len()..]]);
+    }
+}
+
+/// PULL-15, PULL-16: every method but GET and HEAD is refused with 405, after which a container client asks for
+/// its token by GET, and the registry hears nothing.
+#[tokio::test]
+async fn other_methods_are_refused_with_405() {
+    let bed = PullBed::open().await;
+    let count = bed.registry.count();
+    for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"] {
+        for path in ["/v2/token", "/v2/a/b/blobs/uploads/"] {
+            let mut puller = Puller::dial(&bed.h1()).await;
+            puller
+                .send(&format!("{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\na=b"))
+                .await;
+            for answer in [puller.answer(method).await, pull(&bed.h2(), method, path, &[]).await] {
+                assert_refused(&answer, 405, "pull-method-refused", method);
+                assert_eq!(answer.all("allow"), ["GET, HEAD"]);
+            }
+        }
+    }
+    assert_eq!(bed.registry.count(), count);
+    for answer in bed.over_both("GET", "/v2/token", &[]).await {
+        assert_eq!(answer.status, 200);
+    }
+    assert_eq!(bed.registry.count(), count + 2);
+}
+
+/// PULL-23: a token of twelve kilobytes passes whole; more than the bound of a head is refused by name, in bytes
+/// and in number, and the relay goes on.
+#[tokio::test]
+async fn a_head_beyond_its_bounds_is_refused() {
+    let bed = PullBed::open().await;
+    let token = |length: usize| format!("Bearer {}", "t".repeat(length));
+    let large = token(12_000);
+    for answer in bed.over_both("GET", MANIFEST, &[("Authorization", &large)]).await {
+        assert_eq!(answer.status, 200);
+        assert_eq!(bed.registry.last().all("authorization"), [large.as_str()]);
+    }
+    let count = bed.registry.count();
+    let beyond = token(40_000);
+    let answer = bed.get(MANIFEST, &[("Authorization", &beyond)]).await;
+    assert_refused(&answer, 431, "pull-headers-refused", "40 kB of token");
+    let many = vec![("Accept", "application/x"); 70];
+    let answer = bed.get(MANIFEST, &many).await;
+    assert_refused(&answer, 431, "pull-headers-refused", "70 lines");
+    let path = format!("/v2/{}", "a".repeat(40_000));
+    let answer = bed.get(&path, &[]).await;
+    assert!([414, 431].contains(&answer.status), "{answer:?}");
+    // Far beyond it there may be nobody left to answer by name, but nobody falls over either.
+    let answer = bed.get(MANIFEST, &[("Authorization", &token(262_144))]).await;
+    assert!([0, 400, 413, 431].contains(&answer.status), "{answer:?}");
+    let over_h2 = pull(&bed.h2(), "GET", MANIFEST, &[("Authorization", &token(40_000))]).await;
+    assert!([0, 431].contains(&over_h2.status), "{over_h2:?}");
+    assert_eq!(bed.registry.count(), count);
+    for answer in bed.over_both("GET", MANIFEST, &[]).await {
+        assert_eq!(answer.status, 200);
+    }
+}
+
+/// PULL-24: an answer's head beyond the bounds is the registry's failure, named by its class.
+#[tokio::test]
+async fn an_answers_head_beyond_its_bounds_is_a_failure() {
+    let bed = PullBed::open().await;
+    let (long, lines) = ("e".repeat(300_000), vec![("Warning", "x"); 300]);
+    for headers in [vec![("ETag", long.as_str())], lines] {
+        bed.registry.answer(reply("200 OK", &headers, b"x"));
+        for answer in bed.over_both("GET", MANIFEST, &[]).await {
+            assert_refused(&answer, 502, "pull-registry-unreachable", "a head too long");
+            assert_eq!(answer.refusal().as_deref(), Some("pull-registry-unreachable: protocol"));
+        }
+    }
+    bed.registry.answer(reply("200 OK", &[("ETag", "\"x\"")], b"x"));
+    assert_eq!(bed.get(MANIFEST, &[]).await.text(), "x");
+}
+
+/// PULL-25: a body under a GET never becomes a request at the registry, by whichever of two lengths it is read,
+/// and no header of its framing travels.
+#[tokio::test]
+async fn a_body_is_no_request() {
+    let bed = PullBed::open().await;
+    let inner = "GET /v2/smuggled HTTP/1.1\r\nHost: x\r\n\r\n";
+    let length = format!("Content-Length: {}\r\n", inner.len());
+    for (framing, body, pipelined) in [
+        (length.clone(), inner.to_owned(), false),
+        (format!("{length}Content-Length: 0\r\n"), inner.to_owned(), false),
+        (format!("Content-Length: 0\r\n{length}"), inner.to_owned(), false),
+        ("Content-Length: 6\r\nTransfer-Encoding: chunked\r\n".to_owned(), format!("0\r\n\r\n{inner}"), true),
+        (
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n".to_owned(),
+            format!("0\r\n\r\n{inner}"),
+            true,
+        ),
+        ("Transfer-Encoding:\u{b}chunked\r\n".to_owned(), format!("0\r\n\r\n{inner}"), false),
+    ] {
+        let count = bed.registry.count();
+        let mut puller = Puller::dial(&bed.h1()).await;
+        // The last request of the connection says when the others have been served.
+        let last = "GET /v2/last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        puller.send(&format!("GET /v2/outer HTTP/1.1\r\nHost: x\r\n{framing}\r\n{body}{last}")).await;
+        assert!(puller.ended().await);
+        let asked = bed.registry.asked();
+        let targets: Vec<&str> = asked[count..].iter().map(|asked| asked.target.as_str()).collect();
+        // After a chunked body the inner text is a request of its own, which is in order.
+        let outer: Vec<&str> = targets.iter().filter(|target| **target != "/v2/last").copied().collect();
+        let sound =
+            outer.is_empty() || outer == ["/v2/outer"] || pipelined && outer == ["/v2/outer", "/v2/smuggled"];
+        assert!(sound, "{framing:?}: the registry saw {targets:?}");
+        for asked in &asked[count..] {
+            assert_eq!(
+                (asked.get("transfer-encoding"), asked.get("content-length")),
+                (None, None),
+                "{asked:?}"
+            );
+        }
+    }
+}
+
+/// PULL-11, PULL-25: a line of the registry's that would be two lines to the node is none of an answer.
+#[tokio::test]
+async fn an_answer_makes_no_second_line() {
+    let bed = PullBed::open().await;
+    let split = head("200 OK", &[("Content-Length", "0"), ("ETag", "a\rSet-Cookie: b")]);
+    bed.registry.answer(split);
+    let answer = bed.get(&format!("/v2/a/b/blobs/{DIGEST}"), &[]).await;
+    assert_eq!(answer.refusal().as_deref(), Some("pull-registry-unreachable: protocol"), "{answer:?}");
+}
