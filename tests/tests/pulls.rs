@@ -26,7 +26,7 @@ async fn only_the_realm_of_the_registrys_origin_is_rewritten() {
     let bed = PullBed::open().await;
     let (up, relay) = (bed.cloudly.url(), bed.setup.origin());
     let scopes: Vec<String> =
-        (0..250).map(|number| format!("repository:team/name-{number:04}:pull")).collect();
+        (0..300).map(|number| format!("repository:team/name-{number:04}:pull")).collect();
     let long = format!(r#""s",scope="{}""#, scopes.join(" "));
     assert!(long.len() > 8000);
     let own = [
