@@ -1,12 +1,20 @@
-//! A registry that speaks HTTP/2: the same pulls pass, over one connection (PULL).
+//! A registry that speaks HTTP/2 alone: the same pulls pass, over few connections (PULL).
 
 use coreflow_tests::pull_bed::{DIGEST, MANIFEST, PullBed};
 use coreflow_tests::puller::pull;
 use coreflow_tests::registry::H2Answer;
 use tokio::task::JoinSet;
 
+/// A relay in front of a registry that speaks nothing but HTTP/2. The relay's own session names no protocol, and
+/// its identity was bought before.
 async fn bed() -> PullBed {
-    PullBed::open_with(|settings| settings.alpn = &["h2", "http/1.1"]).await
+    let bed = PullBed::open().await;
+    bed.cloudly.wait_accepted(1).await.unwrap();
+    bed.cloudly.go_away().await;
+    bed.registry.wait_open_connections(0).await.unwrap();
+    bed.cloudly.change(|settings| settings.alpn = &["h2"]);
+    bed.cloudly.come_back().await.unwrap();
+    bed
 }
 
 /// PULL-01, PULL-10, PULL-15, PULL-20, PULL-21, PULL-22, PULL-25: what holds over HTTP/1.1 holds over HTTP/2.
