@@ -74,6 +74,11 @@ impl std::fmt::Debug for Pulled {
 /// # Panics
 /// When the relay cannot be dialled, or a request cannot be made.
 pub async fn pull(target: &Target, method: &str, path: &str, headers: &[(&str, &str)]) -> Pulled {
+    // On the heap: two protocols' worth of state would fill a test's stack where pulls are joined.
+    Box::pin(exchange(target, method, path, headers)).await
+}
+
+async fn exchange(target: &Target, method: &str, path: &str, headers: &[(&str, &str)]) -> Pulled {
     let stream = tls(target).await.expect("the relay is reached");
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
         let pulling = async { H2Pull::over(target, stream, method, path, headers).await.whole().await };

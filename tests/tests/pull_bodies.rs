@@ -81,7 +81,10 @@ async fn a_cut_body_never_looks_whole() {
                     exchange.send(body).await.ok()?;
                     if in_order { exchange.close().await } else { exchange.cut() }
                 });
-                for answer in bed.over_both("GET", &blob(), &[]).await {
+                let path = blob();
+                let asked = bed.over_both("GET", &path, &[]);
+                let answers = within(BOUND, "two answers that are cut", asked).await;
+                for answer in answers.expect("a cut is passed on at once") {
                     let cut = answer.status == 200 && !answer.complete && answer.body.len() <= size;
                     let named = answer.refusal().is_some_and(|words| words.ends_with(": closed"));
                     assert!(cut || answer.status == 502 && named, "{size} {framing} {in_order}: {answer:?}");
