@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The completed areas and how many requirements each has.
-const COMPLETE: [(&str, usize); 13] = [
+const COMPLETE: [(&str, usize); 14] = [
     ("ARC", 24),
     ("CFG", 49),
     ("START", 31),
@@ -23,6 +23,7 @@ const COMPLETE: [(&str, usize); 13] = [
     ("OPS", 11),
     ("ESC", 67),
     ("ING", 36),
+    ("PULL", 31),
 ];
 
 fn root() -> PathBuf {
