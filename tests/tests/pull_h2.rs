@@ -9,11 +9,11 @@ use tokio::task::JoinSet;
 /// its identity was bought before.
 async fn bed() -> PullBed {
     let bed = PullBed::open().await;
-    bed.cloudly.wait_accepted(1).await.unwrap();
+    bed.cloudly.wait_accepted(1).await.expect("the relay is accepted");
     bed.cloudly.go_away().await;
-    bed.registry.wait_open_connections(0).await.unwrap();
+    bed.registry.wait_open_connections(0).await.expect("kept connections end");
     bed.cloudly.change(|settings| settings.alpn = &["h2"]);
-    bed.cloudly.come_back().await.unwrap();
+    bed.cloudly.come_back().await.expect("the port is free again");
     bed
 }
 

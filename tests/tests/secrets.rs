@@ -14,6 +14,7 @@ use coreflow_tests::disclosure::Marks;
 use coreflow_tests::envelope::{Ids, Refusal, random_hex, request};
 use coreflow_tests::https::https_request;
 use coreflow_tests::pallet::{PalletNode, Reaction, Setup};
+use coreflow_tests::registry::Registry;
 use coreflow_tests::relay::{Relay, RelaySetup};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -98,6 +99,7 @@ impl Stage {
         settings.cluster_members.insert("corestoreToken".to_owned(), json!(marks.secret("Corestore token")));
         settings.config = Some(document(&settings.config_text(), &mut marks));
         let cloudly = Cloudly::start(&authority, settings).await;
+        cloudly.pulls_from(&Registry::default());
         let setup = setup.facing(&cloudly);
         cloudly.always("getClusterRouteTable", Step::Answer(route_table(&authority, &mut marks)));
         // An acceptance with a member too many is none; the next renewal's is one.
@@ -251,7 +253,7 @@ impl Stage {
                 format!("{prefix}{part}/manifests/{part}?token={part}")
             };
             for (method, prefix, status) in
-                [("GET", "/v2/", 503), ("HEAD", "/v2/", 503), ("PUT", "/v2/", 405), ("GET", "/", 404)]
+                [("GET", "/v2/", 200), ("HEAD", "/v2/", 200), ("PUT", "/v2/", 405), ("GET", "/", 404)]
             {
                 let path = path(&mut self.marks, prefix, "pull path");
                 let authorization = format!("Basic {}", self.marks.secret("pull authorization"));
