@@ -201,6 +201,11 @@ impl<In: Message> LinkReceiver<In> {
             if count == 0 {
                 return Err(LinkError::Closed);
             }
+            // A stream that gave less than there was room for is empty, unless the read ended at descriptors:
+            // to wait for more needs no read that finds nothing.
+            if count < chunk.len() && came.is_empty() {
+                let _ = stream.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+            }
             self.waiting.extend(came);
             if self.waiting.len() > WAITING_DESCRIPTORS {
                 return Err(LinkError::Descriptors);

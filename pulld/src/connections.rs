@@ -145,10 +145,9 @@ impl Connections {
     }
 
     /// Takes back the connection of a body that came to its end.
-    pub(crate) async fn done(self: &Arc<Self>, body: RegistryBody) {
+    pub(crate) fn done(self: &Arc<Self>, body: RegistryBody) {
         let Kind::Own(mut connection) = body.kind else { return };
-        // Looked at once more by nobody, so that the exchange that ends here is not what it would wake.
-        if !connection.settled().await || !connection.is_open() {
+        if !connection.is_settled() {
             return;
         }
         let mut kept = self.kept();

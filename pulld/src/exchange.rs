@@ -98,7 +98,7 @@ async fn answer_and_carry(
         Err(_) => Carried::Cut(RegistryFailure::Closed),
     };
     match carried {
-        Carried::Whole => connections.done(body).await,
+        Carried::Whole => connections.done(body),
         Carried::Cut(failure) => {
             // The registry's connection is closed before anybody is told.
             drop(body);
@@ -124,7 +124,7 @@ async fn settle(
     shared: &Shared,
 ) -> Result<(), RegistryFailure> {
     let _ = shared.out.queue(PulldToRelayd::Answer { id, answer: answer_of(head, crossing) }).await;
-    connections.done(body).await;
+    connections.done(body);
     Ok(())
 }
 

@@ -3,20 +3,17 @@
 use std::{
     collections::BTreeMap,
     os::fd::OwnedFd,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use coreflow_ipc::{
     hello::Role,
     link::{Descriptors, LinkError, LinkReceiver},
-    messages::pulls::{EXCHANGES, PullId, PulldToRelayd, RelaydToPulld},
+    messages::pulls::{EXCHANGES, PullId, PullRequest, PulldToRelayd, RelaydToPulld},
     outgoing::outgoing,
     peer::greet,
 };
-use tokio::{
-    task::{AbortHandle, JoinSet},
-    time::timeout,
-};
+use tokio::{sync::Notify, task::AbortHandle, time::timeout};
 use tracing::{debug, warn};
 
 use crate::{
@@ -68,7 +65,7 @@ pub(crate) async fn serve(end: OwnedFd, configured: Arc<Configured>, notices: Ar
     debug!("the link to relayd is greeted");
     let (out, sending) = outgoing(sender, LINK_QUEUE);
     let shared = Arc::new(Shared { out, streams: WaitingStreams::default(), notices });
-    let mut exchanges = Exchanges { configured, shared, tasks: JoinSet::new(), running: BTreeMap::new() };
+    let exchanges = Exchanges { configured, shared, running: Arc::default() };
     let end = tokio::select! {
         end = exchanges.serve(receiver) => end,
         sent = sending => LinkEnd::Ended(sent.err().unwrap_or(LinkError::Closed)),
@@ -82,21 +79,48 @@ pub(crate) async fn serve(end: OwnedFd, configured: Arc<Configured>, notices: Ar
 struct Exchanges {
     configured: Arc<Configured>,
     shared: Arc<Shared>,
-    tasks: JoinSet<PullId>,
-    running: BTreeMap<PullId, AbortHandle>,
+    running: Arc<Running>,
+}
+
+/// The exchanges that have a task.
+#[derive(Default)]
+struct Running {
+    tasks: Mutex<BTreeMap<PullId, AbortHandle>>,
+    ended: Notify,
+}
+
+/// An exchange that is among those with a task until this is dropped.
+struct Entry {
+    id: PullId,
+    running: Arc<Running>,
+}
+
+impl Running {
+    fn tasks(&self) -> MutexGuard<'_, BTreeMap<PullId, AbortHandle>> {
+        self.tasks.lock().expect("no holder of the tasks panics")
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.running.tasks().remove(&self.id);
+        self.running.ended.notify_one();
+    }
+}
+
+impl Drop for Exchanges {
+    fn drop(&mut self) {
+        let tasks: Vec<AbortHandle> = self.running.tasks().values().cloned().collect();
+        for task in tasks {
+            task.abort();
+        }
+    }
 }
 
 impl Exchanges {
-    async fn serve(&mut self, mut receiver: LinkReceiver<RelaydToPulld>) -> LinkEnd {
+    async fn serve(&self, mut receiver: LinkReceiver<RelaydToPulld>) -> LinkEnd {
         loop {
-            let received = tokio::select! {
-                Some(ended) = self.tasks.join_next() => {
-                    self.ended(ended.ok());
-                    continue;
-                }
-                received = receiver.receive() => received,
-            };
-            let received = match received {
+            let received = match receiver.receive().await {
                 Ok(received) => received,
                 Err(error) => return LinkEnd::Ended(error),
             };
@@ -106,19 +130,14 @@ impl Exchanges {
                     if !self.has_room().await {
                         return LinkEnd::Exchanges;
                     }
-                    let connections = self.configured.lock().expect("no holder of it panics").clone();
-                    let exchange = exchange::run(id, request, connections, Arc::clone(&self.shared));
-                    let task = self.tasks.spawn(async move {
-                        exchange.await;
-                        id
-                    });
-                    if self.running.insert(id, task).is_some() {
+                    if !self.begin(id, request) {
                         return LinkEnd::Number;
                     }
                 }
                 RelaydToPulld::Cancel { id } => {
                     // It may have ended by itself meanwhile.
-                    if let Some(task) = self.running.remove(&id) {
+                    let task = self.running.tasks().get(&id).cloned();
+                    if let Some(task) = task {
                         task.abort();
                     }
                 }
@@ -132,24 +151,32 @@ impl Exchanges {
         }
     }
 
-    /// Whether another exchange may begin. Relayd counts by what it was told, which may be a moment before the
-    /// task has ended.
-    async fn has_room(&mut self) -> bool {
-        while self.tasks.len() >= EXCHANGES {
-            match timeout(EXCHANGE_END, self.tasks.join_next()).await {
-                Ok(Some(ended)) => self.ended(ended.ok()),
-                Ok(None) => {}
-                Err(_) => return false,
-            }
+    /// Starts the task of an exchange; false when one of that number runs.
+    fn begin(&self, id: PullId, request: PullRequest) -> bool {
+        let connections = self.configured.lock().expect("no holder of it panics").clone();
+        let shared = Arc::clone(&self.shared);
+        let mut tasks = self.running.tasks();
+        if tasks.contains_key(&id) {
+            return false;
         }
+        let entry = Entry { id, running: Arc::clone(&self.running) };
+        let task = tokio::spawn(async move {
+            let _entry = entry;
+            exchange::run(id, request, connections, shared).await;
+        });
+        tasks.insert(id, task.abort_handle());
         true
     }
 
-    /// A task ended, by itself if it says of which exchange.
-    fn ended(&mut self, exchange: Option<PullId>) {
-        if let Some(id) = exchange {
-            self.running.remove(&id);
+    /// Whether another exchange may begin. Relayd counts by what it was told, which may be a moment before the
+    /// task has ended.
+    async fn has_room(&self) -> bool {
+        while self.running.tasks().len() >= EXCHANGES {
+            if timeout(EXCHANGE_END, self.running.ended.notified()).await.is_err() {
+                return false;
+            }
         }
+        true
     }
 }
 
