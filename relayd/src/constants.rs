@@ -155,7 +155,7 @@ pub const PULL_QUEUE: usize = 2 * EXCHANGES + WAITING_STREAMS;
 /// answer, and some more.
 pub const PULL_ANSWER_BUDGET: Duration = Duration::from_secs(45);
 /// Bytes of a pull's body that are read at once.
-pub const PULL_CHUNK: usize = 64 << 10;
+pub const PULL_CHUNK: usize = 128 << 10;
 /// A connection whose node takes nothing of a pull's body for so long is closed.
 pub const PULL_STALL: Duration = Duration::from_secs(30);
 /// A connection of pulls on which nothing moves for so long is closed.

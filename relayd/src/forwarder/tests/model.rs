@@ -10,7 +10,10 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{MS, OFFER, REGISTER, REPORT, Script};
-use crate::forwarder::{Action, Event, Socket};
+use crate::{
+    constants::STRANGER_IN_FLIGHT,
+    forwarder::{Action, Event, Socket},
+};
 use bytes::Bytes;
 use coreflow_ipc::typedrequest::{Envelope, read};
 
@@ -99,6 +102,14 @@ impl Model {
         let (at, issued) = self.issued.iter().enumerate().rfind(|(_, issued)| issued.node == node)?;
         let taken = self.issued[at + 1..].iter().any(|later| later.socket == issued.socket);
         (!taken && !self.closed.contains(&issued.socket)).then_some(issued)
+    }
+
+    /// Whether as many requests of `socket` wait as may, while it carries no node.
+    fn holds_a_strangers_share(&self, socket: Socket) -> bool {
+        let carries =
+            self.issued.iter().any(|issued| self.carrier(&issued.node).is_some_and(|by| by.socket == socket));
+        let waiting = self.requests.values().filter(|asked| asked.socket == socket && asked.answers == 0);
+        !carries && waiting.count() >= STRANGER_IN_FLIGHT
     }
 
     /// The refusal of a request of `socket` that states these members, or `None` if it goes up.
@@ -221,8 +232,14 @@ impl Run {
             Step::Register { socket, servable } => {
                 let socket = self.model.sockets[socket];
                 let offer = if servable { OFFER } else { "null" };
+                let full = self.model.holds_a_strangers_share(socket);
                 let (id, led) = self.request(socket, REGISTER, &format!(r#"{{"protocol":{offer}}}"#), 9000);
                 match (servable, self.model.session) {
+                    (true, _) if full => {
+                        assert_eq!((led.sent, led.answers.len()), (0, 1));
+                        let text = led.answers[0].1["error"]["text"].as_str().unwrap();
+                        assert!(text.starts_with("relay-too-many-in-flight"), "{text}");
+                    }
                     (true, Some(_)) => self.expect(&led, &id, None),
                     (true, None) => assert_eq!((led.sent, led.answers.len()), (0, 0)),
                     (false, _) => {
