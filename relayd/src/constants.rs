@@ -149,6 +149,8 @@ pub const UNREGISTERED: Duration = Duration::from_secs(30);
 pub const NODE_GRACE: Duration = REGISTRATION_BUDGET;
 /// The head of each further request on a connection, and an answer to a ping of h2.
 pub const HEAD_BUDGET: Duration = Duration::from_secs(10);
+/// A link to another worker that ended is asked for anew after so long.
+pub const LINK_AGAIN: Duration = Duration::from_secs(1);
 /// Requests to pulld that may wait for their sending, with what belongs to them.
 pub const PULL_QUEUE: usize = 2 * EXCHANGES + WAITING_STREAMS;
 /// Longest wait for the head of the registry's answer: pulld's own bounds, of a connection and of the
@@ -156,6 +158,10 @@ pub const PULL_QUEUE: usize = 2 * EXCHANGES + WAITING_STREAMS;
 pub const PULL_ANSWER_BUDGET: Duration = Duration::from_secs(45);
 /// Bytes of a pull's body that are read at once.
 pub const PULL_CHUNK: usize = 128 << 10;
+/// Bytes of a refused request's body that are read before it is answered, and for how long.
+pub const REFUSED_BODY: usize = 64 << 10;
+/// See [`REFUSED_BODY`].
+pub const REFUSED_BODY_BUDGET: Duration = Duration::from_secs(2);
 /// A connection whose node takes nothing of a pull's body for so long is closed.
 pub const PULL_STALL: Duration = Duration::from_secs(30);
 /// A connection of pulls on which nothing moves for so long is closed.

@@ -10,16 +10,18 @@ use coreflow_ipc::{
 use rustls::ServerConfig;
 use tokio::{
     net::{TcpListener, TcpStream},
+    runtime::Handle,
     sync::watch,
     time::sleep,
 };
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, info, warn};
 
-use crate::pulls::{PullLinks, Pulls};
-use admission::Source;
+use crate::pulls::Pulls;
+pub use admission::Source;
 
 mod admission;
+mod body_clock;
 mod connection;
 mod http;
 mod node;
@@ -38,33 +40,38 @@ pub struct Parts {
     pub listener: std::net::TcpListener,
     /// The settings of TLS.
     pub tls: Arc<ServerConfig>,
-    /// Where pulls go, and their end of the links to pulld.
-    pub pulls: (Arc<Pulls>, PullLinks),
+    /// Where pulls go.
+    pub pulls: Arc<Pulls>,
     /// The sockets of nodes.
     pub sockets: Sockets,
     /// Accepting ends once this is true.
     pub stop: watch::Receiver<bool>,
 }
 
-/// Starts the listener's thread: handshakes and pulls, whose cost is that of their bytes, hold up no session.
-/// What it has accepted it serves until the process ends.
+/// Starts the listener's thread, and answers with its runtime: handshakes and pulls, whose cost is that of
+/// their bytes, hold up no session. It runs until the process ends.
 ///
 /// # Errors
-/// The thread, its runtime or the socket's registration was refused.
-pub fn start(parts: Parts) -> io::Result<()> {
+/// The runtime or the thread was refused.
+pub fn thread() -> io::Result<Handle> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    let serving = move || runtime.block_on(std::future::pending::<()>());
+    std::thread::Builder::new().name("listener".to_owned()).spawn(serving)?;
+    Ok(handle)
+}
+
+/// Starts to accept, in the runtime of [`thread`]. What was accepted is served until the process ends.
+///
+/// # Errors
+/// The socket's registration was refused.
+pub fn start(runtime: &Handle, parts: Parts) -> io::Result<()> {
     let listener = {
         let _inside = runtime.enter();
         parts.listener.set_nonblocking(true)?;
         TcpListener::from_std(parts.listener)?
     };
-    let serving = async move {
-        let (pulls, links) = parts.pulls;
-        tokio::spawn(Arc::clone(&pulls).serve(links));
-        serve(listener, parts.tls, pulls, parts.sockets, parts.stop).await;
-        std::future::pending::<()>().await;
-    };
-    std::thread::Builder::new().name("listener".to_owned()).spawn(move || runtime.block_on(serving))?;
+    runtime.spawn(serve(listener, parts.tls, parts.pulls, parts.sockets, parts.stop));
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use std::{
     os::{fd::OwnedFd, unix::net::UnixStream as StdStream},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -27,16 +27,17 @@ use coreflow_ipc::{
 use tokio::{sync::oneshot, task::AbortHandle, time::timeout};
 use tracing::{debug, warn};
 
-use crate::constants::{PULL_ANSWER_BUDGET, PULL_QUEUE};
+use crate::{
+    constants::{PULL_ANSWER_BUDGET, PULL_QUEUE},
+    listener::Source,
+};
 
 mod answer;
 mod body;
-mod links;
 mod request;
 
 pub use answer::{refusal, respond, unavailable};
-pub use body::{Cut, PullBody};
-pub use links::PullLinks;
+pub use body::{Cut, PullBody, WholeBody};
 pub use request::{Asked, judge};
 
 /// Why a pull got no answer of the registry.
@@ -57,18 +58,30 @@ struct Answered {
     stream: Option<(StdStream, oneshot::Receiver<()>)>,
 }
 
-/// An exchange under way.
-enum Exchange {
+/// An exchange under way: from its question to the end of its body at the node.
+struct Exchange {
+    source: Source,
+    stage: Stage,
+}
+
+enum Stage {
     /// The answer is awaited.
     Asked(oneshot::Sender<Result<Answered, RegistryFailure>>),
-    /// The body comes over a stream.
+    /// The body comes over a stream; pulld will say how it ended.
     Streaming(oneshot::Sender<()>),
+    /// Pulld is done; the node has not taken all of the body.
+    Draining,
+    /// The node left before the answer, and pulld could not be told.
+    Abandoned,
 }
 
 /// The link to the pulld that serves now.
 struct Link {
+    number: u64,
     outgoing: Outgoing<RelaydToPulld>,
     exchanges: BTreeMap<PullId, Exchange>,
+    /// How many of them are of each source.
+    sources: BTreeMap<Source, usize>,
     /// Receiving ends of the pairs whose other ends wait at pulld.
     streams: BTreeMap<StreamId, StdStream>,
     next_stream: StreamId,
@@ -86,49 +99,40 @@ enum OutOfOrder {
 
 /// The pulls of this relayd.
 pub struct Pulls {
-    link: Mutex<Option<(u64, Link)>>,
-    next: Mutex<PullId>,
+    link: Mutex<Option<Link>>,
+    next: AtomicU64,
     most: AtomicUsize,
 }
 
 impl Default for Pulls {
     fn default() -> Self {
-        Self { link: Mutex::new(None), next: Mutex::new(0), most: AtomicUsize::new(EXCHANGES) }
+        Self { link: Mutex::new(None), next: AtomicU64::new(1), most: AtomicUsize::new(EXCHANGES) }
     }
 }
 
 impl Pulls {
-    /// At most so many exchanges are under way from here on, and never more than [`EXCHANGES`].
+    /// At most so many exchanges are under way from here on, and never more than [`EXCHANGES`]; a fourth of
+    /// them for one source.
     pub fn limit(&self, most: usize) {
         self.most.store(most.min(EXCHANGES), Ordering::Relaxed);
     }
 
-    /// Serves one link to pulld after the other. A new one takes the place of a former one, whose exchanges
-    /// end.
-    pub async fn serve(self: Arc<Self>, links: PullLinks) {
-        loop {
-            self.linked(links.take().await);
-        }
+    /// Serves the link of that number, of which `end` is this worker's, until it ends. It takes the place of a
+    /// former one, whose exchanges end.
+    pub async fn serve(&self, number: u64, end: OwnedFd) {
+        let greeted =
+            greet::<RelaydToPulld, PulldToRelayd>(end, Descriptors::Refused, Role::Relayd, Role::Pulld);
+        let (sender, receiver) = match greeted.await {
+            Ok(greeted) => greeted,
+            Err(why) => return warn!("the link to pulld was not greeted: {why}"),
+        };
+        let (outgoing, sending) = outgoing(sender, PULL_QUEUE);
+        self.begin(number, outgoing, tokio::spawn(sending).abort_handle());
+        debug!("pulld serves");
+        self.receive(number, receiver).await;
     }
 
-    fn linked(self: &Arc<Self>, end: OwnedFd) {
-        let pulls = Arc::clone(self);
-        tokio::spawn(async move {
-            let greeted =
-                greet::<RelaydToPulld, PulldToRelayd>(end, Descriptors::Refused, Role::Relayd, Role::Pulld);
-            match greeted.await {
-                Ok((sender, receiver)) => {
-                    let (outgoing, sending) = outgoing(sender, PULL_QUEUE);
-                    let number = pulls.begin(outgoing, tokio::spawn(sending).abort_handle());
-                    debug!("pulld serves");
-                    pulls.receive(number, receiver).await;
-                }
-                Err(why) => warn!("the link to pulld was not greeted: {why}"),
-            }
-        });
-    }
-
-    /// Asks the registry through pulld.
+    /// Asks the registry through pulld for a node at `source`.
     ///
     /// Dropping the future ends the exchange, and so does dropping the body.
     ///
@@ -137,9 +141,10 @@ impl Pulls {
     pub async fn exchange(
         self: &Arc<Self>,
         request: PullRequest,
+        source: Source,
     ) -> Result<(PullAnswer, PullBody), PullFailure> {
         let head = request.head;
-        let (under_way, answered) = self.ask(request)?;
+        let (under_way, answered) = self.ask(request, source)?;
         let answered = match timeout(PULL_ANSWER_BUDGET, answered).await {
             Ok(Ok(answered)) => answered.map_err(PullFailure::Registry)?,
             // Pulld bounds its own waits below this, so that one which says nothing does not serve.
@@ -157,40 +162,44 @@ impl Pulls {
     fn ask(
         self: &Arc<Self>,
         request: PullRequest,
+        source: Source,
     ) -> Result<(UnderWay, oneshot::Receiver<Result<Answered, RegistryFailure>>), PullFailure> {
         let mut held = self.held();
-        let (number, link) = held.as_mut().ok_or(PullFailure::WorkerUnavailable)?;
-        if link.exchanges.len() >= self.most.load(Ordering::Relaxed) {
+        let link = held.as_mut().ok_or(PullFailure::WorkerUnavailable)?;
+        link.fill();
+        let most = self.most.load(Ordering::Relaxed);
+        let own = link.sources.get(&source).copied().unwrap_or_default();
+        if link.exchanges.len() >= most || own >= (most / 4).max(1) {
             return Err(PullFailure::Full);
         }
-        let id = {
-            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-            *next += 1;
-            *next
-        };
-        // As many fit as exchanges may be under way: a full queue is that of a pulld which reads nothing.
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
         if link.outgoing.offer(RelaydToPulld::Pull { id, request }, None).is_err() {
             return Err(PullFailure::WorkerUnavailable);
         }
         let (answer, answered) = oneshot::channel();
-        link.exchanges.insert(id, Exchange::Asked(answer));
-        Ok((UnderWay { pulls: Arc::clone(self), link: *number, id }, answered))
+        link.exchanges.insert(id, Exchange { source, stage: Stage::Asked(answer) });
+        *link.sources.entry(source).or_default() += 1;
+        Ok((UnderWay { pulls: Arc::clone(self), link: link.number, id }, answered))
     }
 
-    fn held(&self) -> MutexGuard<'_, Option<(u64, Link)>> {
+    fn held(&self) -> MutexGuard<'_, Option<Link>> {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin(&self, outgoing: Outgoing<RelaydToPulld>, task: AbortHandle) -> u64 {
-        let mut held = self.held();
-        let number = held.as_ref().map_or(0, |(number, _)| number + 1);
-        let mut link =
-            Link { outgoing, exchanges: BTreeMap::new(), streams: BTreeMap::new(), next_stream: 0, task };
+    fn begin(&self, number: u64, outgoing: Outgoing<RelaydToPulld>, task: AbortHandle) {
+        let mut link = Link {
+            number,
+            outgoing,
+            exchanges: BTreeMap::new(),
+            sources: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            next_stream: 0,
+            task,
+        };
         link.fill();
-        if let Some((_, former)) = held.replace((number, link)) {
+        if let Some(former) = self.held().replace(link) {
             former.task.abort();
         }
-        number
     }
 
     async fn receive(&self, number: u64, mut receiver: LinkReceiver<PulldToRelayd>) {
@@ -204,8 +213,8 @@ impl Pulls {
                 Err(error) => break error.to_string(),
             }
         };
-        let ended = self.held().take_if(|(current, _)| *current == number);
-        if let Some((_, link)) = ended {
+        let ended = self.held().take_if(|link| link.number == number);
+        if let Some(link) = ended {
             link.task.abort();
             let under_way = link.exchanges.len();
             warn!(under_way, "the link to pulld ended: {why}; pulls are refused until it is back");
@@ -214,30 +223,23 @@ impl Pulls {
 
     fn received(&self, number: u64, message: PulldToRelayd) -> Result<(), OutOfOrder> {
         let mut held = self.held();
-        let Some((_, link)) = held.as_mut().filter(|(current, _)| *current == number) else {
-            return Err(OutOfOrder::Message);
-        };
-        match message {
+        // What a former link still brings is of exchanges that have ended.
+        let Some(link) = held.as_mut().filter(|link| link.number == number) else { return Ok(()) };
+        let taken = match message {
             PulldToRelayd::Hello(_) => Err(OutOfOrder::Message),
             PulldToRelayd::Answer { id, answer } => link.answered(id, answer),
-            PulldToRelayd::Failed { id, failure } => match link.exchanges.remove(&id) {
-                Some(Exchange::Asked(waiting)) => {
-                    let _ = waiting.send(Err(failure));
-                    Ok(())
-                }
-                // The node left meanwhile.
-                None => Ok(()),
-                Some(Exchange::Streaming(_)) => Err(OutOfOrder::Message),
-            },
+            PulldToRelayd::Failed { id, failure } => link.failed(id, failure),
             PulldToRelayd::Ended { id } => link.ended(id, true),
             PulldToRelayd::Cut { id } => link.ended(id, false),
-        }
+        };
+        link.fill();
+        taken
     }
 }
 
 impl Link {
     /// Sends pulld new pairs in the place of those that are used up. Where none can be made, for want of
-    /// descriptors, the next answer tries again.
+    /// descriptors or of room, the next question or answer tries again.
     fn fill(&mut self) {
         while self.streams.len() < WAITING_STREAMS {
             let Ok((ours, theirs)) = StdStream::pair() else { return };
@@ -250,42 +252,60 @@ impl Link {
         }
     }
 
+    fn failed(&mut self, id: PullId, failure: RegistryFailure) -> Result<(), OutOfOrder> {
+        let Some(exchange) = self.exchanges.get_mut(&id) else { return Ok(()) };
+        match std::mem::replace(&mut exchange.stage, Stage::Draining) {
+            Stage::Asked(waiting) => drop(waiting.send(Err(failure))),
+            Stage::Abandoned => self.remove(id),
+            Stage::Streaming(_) | Stage::Draining => return Err(OutOfOrder::Message),
+        }
+        Ok(())
+    }
+
     fn ended(&mut self, id: PullId, whole: bool) -> Result<(), OutOfOrder> {
-        match self.exchanges.remove(&id) {
-            Some(Exchange::Streaming(ended)) => {
+        // The node may have left meanwhile.
+        let Some(exchange) = self.exchanges.get_mut(&id) else { return Ok(()) };
+        match std::mem::replace(&mut exchange.stage, Stage::Draining) {
+            Stage::Streaming(ended) => {
                 if whole {
                     let _ = ended.send(());
                 }
                 Ok(())
             }
-            // The node left meanwhile, or has all that it was promised.
-            None => Ok(()),
-            Some(Exchange::Asked(_)) => Err(OutOfOrder::Message),
+            Stage::Asked(_) | Stage::Draining | Stage::Abandoned => Err(OutOfOrder::Message),
         }
     }
 
     fn answered(&mut self, id: PullId, answer: PullAnswer) -> Result<(), OutOfOrder> {
         let stream = match answer.body {
-            AnswerBody::Stream(stream) => {
-                let stream = self.streams.remove(&stream).ok_or(OutOfOrder::Stream)?;
-                self.fill();
-                Some(stream)
-            }
+            AnswerBody::Stream(stream) => Some(self.streams.remove(&stream).ok_or(OutOfOrder::Stream)?),
             AnswerBody::Nothing | AnswerBody::Whole(_) => None,
         };
-        let waiting = match self.exchanges.remove(&id) {
-            Some(Exchange::Asked(waiting)) => waiting,
-            // The node left meanwhile; the pair is closed with `stream`.
-            None => return Ok(()),
-            Some(Exchange::Streaming(_)) => return Err(OutOfOrder::Message),
-        };
-        let stream = stream.map(|stream| {
-            let (ended, ends) = oneshot::channel();
-            self.exchanges.insert(id, Exchange::Streaming(ended));
-            (stream, ends)
-        });
-        let _ = waiting.send(Ok(Answered { answer, stream }));
+        // The node may have left meanwhile; the pair is closed with `stream`.
+        let Some(exchange) = self.exchanges.get_mut(&id) else { return Ok(()) };
+        match std::mem::replace(&mut exchange.stage, Stage::Draining) {
+            Stage::Asked(waiting) => {
+                let stream = stream.map(|stream| {
+                    let (ended, ends) = oneshot::channel();
+                    exchange.stage = Stage::Streaming(ended);
+                    (stream, ends)
+                });
+                let _ = waiting.send(Ok(Answered { answer, stream }));
+            }
+            Stage::Abandoned => self.remove(id),
+            Stage::Streaming(_) | Stage::Draining => return Err(OutOfOrder::Message),
+        }
         Ok(())
+    }
+
+    fn remove(&mut self, id: PullId) {
+        let Some(exchange) = self.exchanges.remove(&id) else { return };
+        if let Some(own) = self.sources.get_mut(&exchange.source) {
+            *own -= 1;
+            if *own == 0 {
+                self.sources.remove(&exchange.source);
+            }
+        }
     }
 }
 
@@ -299,11 +319,16 @@ struct UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         let mut held = self.pulls.held();
-        let Some((_, link)) = held.as_mut().filter(|(current, _)| *current == self.link) else { return };
-        if let Some(Exchange::Asked(_)) = link.exchanges.remove(&self.id) {
-            // Without room the answer comes to nobody, and costs no more than that.
-            let _ = link.outgoing.offer(RelaydToPulld::Cancel { id: self.id }, None);
+        let Some(link) = held.as_mut().filter(|link| link.number == self.link) else { return };
+        let Some(exchange) = link.exchanges.get_mut(&self.id) else { return };
+        if let Stage::Asked(_) = exchange.stage
+            && link.outgoing.offer(RelaydToPulld::Cancel { id: self.id }, None).is_err()
+        {
+            // It counts until pulld has answered, which goes on with it.
+            exchange.stage = Stage::Abandoned;
+            return;
         }
+        link.remove(self.id);
     }
 }
 

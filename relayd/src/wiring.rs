@@ -18,6 +18,7 @@ use coreflow_ipc::{
 };
 use fastrand::Rng;
 use tokio::{
+    runtime::Handle,
     sync::{mpsc, oneshot, watch},
     task::AbortHandle,
     time::{Instant, Sleep, sleep_until, timeout},
@@ -92,6 +93,7 @@ struct Relayd {
     supervisor: Supervisor,
     dialer: Arc<Dialer>,
     peers: Peers,
+    listener_runtime: Handle,
     cloudly: Option<(Connection, Outlet)>,
     cloudly_behind: bool,
     dials: BTreeMap<Connection, Dial>,
@@ -115,12 +117,15 @@ impl Relayd {
         let clock = Clock::start();
         let dialer = Dialer::new(start.cloudly, &start.trust_anchors)
             .map_err(|error| StartError::Unconfined(error.code))?;
+        let listener_runtime = listener::thread().map_err(|error| StartError::Runtime(error.kind()))?;
+        let supervisor = Supervisor::new(life.outbox.clone(), clock);
         Ok(Self {
             clock,
             core: Core::resume(start.kept),
-            supervisor: Supervisor::new(life.outbox.clone(), clock),
             dialer: Arc::new(dialer),
-            peers: Peers::default(),
+            peers: Peers::new(supervisor.clone(), listener_runtime.clone()),
+            supervisor,
+            listener_runtime,
             cloudly: None,
             cloudly_behind: false,
             dials: BTreeMap::new(),
@@ -253,8 +258,9 @@ impl Relayd {
                 self.serving = Some(serving);
                 let sockets = Sockets::new(self.listener.0.clone(), self.dispatchable.subscribe());
                 let (pulls, stop) = (self.peers.pulls(), self.stop_accepting.subscribe());
-                if let Err(failure) = listener::start(Parts { listener, tls, pulls, sockets, stop }) {
-                    let cause = format!("the listener's thread does not start: {}", failure.kind());
+                let parts = Parts { listener, tls, pulls, sockets, stop };
+                if let Err(failure) = listener::start(&self.listener_runtime, parts) {
+                    let cause = format!("the listener cannot accept: {}", failure.kind());
                     return self.supervisor.tell(FromRelayd::StartFailed { cause }).await;
                 }
                 self.supervisor.tell(FromRelayd::Open).await;

@@ -36,6 +36,8 @@ pub enum Kind {
     Keep,
     /// relayd states what blocks its hops.
     Readiness,
+    /// relayd states that a link between workers ended.
+    LinkLost,
     /// relayd's start cannot succeed.
     StartFailed,
 }
@@ -60,7 +62,7 @@ pub enum Phase {
 }
 
 /// The table: kind, from which phase, up to which phase, and whether only once.
-const PERMITTED: [(Kind, Phase, Phase, bool); 15] = [
+const PERMITTED: [(Kind, Phase, Phase, bool); 16] = [
     (Kind::Hello, Phase::New, Phase::New, true),
     (Kind::Confined, Phase::Greeted, Phase::Greeted, true),
     (Kind::Record, Phase::Confined, Phase::Open, false),
@@ -75,6 +77,7 @@ const PERMITTED: [(Kind, Phase, Phase, bool); 15] = [
     (Kind::Open, Phase::Confined, Phase::Informed, true),
     (Kind::Keep, Phase::Confined, Phase::Open, false),
     (Kind::Readiness, Phase::Confined, Phase::Open, false),
+    (Kind::LinkLost, Phase::Confined, Phase::Open, false),
     (Kind::StartFailed, Phase::Confined, Phase::Informed, true),
 ];
 
@@ -140,6 +143,7 @@ impl Gate {
             | Kind::Waiting
             | Kind::Keep
             | Kind::Readiness
+            | Kind::LinkLost
             | Kind::StartFailed => self.phase,
         };
         Ok(())

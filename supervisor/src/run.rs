@@ -123,6 +123,8 @@ pub struct Supervisor {
     exchanging: Option<AbortHandle>,
     resolving: usize,
     dialing: usize,
+    /// Links that the present relayd was given, to each worker.
+    links: BTreeMap<Role, u64>,
     opened: bool,
     stopping: Option<Stopping>,
     start_failed_by: Option<String>,
@@ -160,6 +162,7 @@ impl Supervisor {
             exchanging: None,
             resolving: 0,
             dialing: 0,
+            links: BTreeMap::new(),
             opened: false,
             stopping: None,
             start_failed_by: None,

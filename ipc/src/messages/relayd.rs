@@ -7,6 +7,7 @@ use bincode::{Decode, Encode};
 use super::{FromWorker, ToWorker, message, readiness::Refusal};
 use crate::{
     asks::AskId,
+    hello::Role,
     secret::SecretText,
     worker::{FromAnyWorker, ToAnyWorker},
 };
@@ -178,6 +179,13 @@ pub enum FromRelayd {
     Readiness {
         /// At most one per hop and kind, in the order of the hops.
         refusals: Vec<Refusal>,
+    },
+    /// A link between workers ended while relayd goes on; the supervisor makes a new one, unless it did.
+    LinkLost {
+        /// Who held the other end.
+        role: Role,
+        /// The number of the link among those to `role` that this relayd was given, from 1.
+        number: u64,
     },
     /// The start cannot succeed (START-15).
     StartFailed {

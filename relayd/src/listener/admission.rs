@@ -12,7 +12,7 @@ use std::{
 /// Where a connection comes from, as far as one owner can be told from another: an IPv4 address, or the
 /// /64 that one IPv6 host or site is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Source {
+pub enum Source {
     /// An IPv4 address.
     V4(Ipv4Addr),
     /// The first 64 bits of an IPv6 address.

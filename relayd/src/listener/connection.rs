@@ -7,7 +7,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
 };
@@ -20,7 +20,7 @@ use hyper::{
     service::service_fn,
     upgrade::OnUpgrade,
 };
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::TcpStream,
     sync::Notify,
@@ -32,6 +32,7 @@ use tracing::debug;
 use super::{
     Sockets,
     admission::{Scarce, Source},
+    body_clock::{self, BodyClock, Streams},
     http::answer,
     places::{Gates, Place},
     wire::{Transport, Wire},
@@ -47,6 +48,8 @@ const HEAD_BYTES: usize = 48 << 10;
 const HEADERS: usize = 128;
 /// Requests that one h2 connection may have open.
 const H2_STREAMS: u32 = 64;
+/// Bytes of a body that are read at once for a stream of h2, and that wait for its node's window.
+const H2_PART: usize = 32 << 10;
 
 /// What the connections of one listener share.
 pub(super) struct Listening {
@@ -82,8 +85,10 @@ pub(super) struct Connection {
     /// It holds another place than before.
     changed: Notify,
     moved: Mutex<Instant>,
-    /// Bodies that are on their way.
-    bodies: AtomicUsize,
+    /// How far writing has come.
+    written: Arc<AtomicU64>,
+    /// The body on its way over HTTP/1.1, where there is one at a time.
+    body: Arc<BodyClock>,
 }
 
 impl Connection {
@@ -109,7 +114,7 @@ impl Connection {
 
     /// Asks the registry, in the place that [`Connection::pulls`] gave.
     pub(super) async fn exchange(&self, pull: PullRequest) -> Result<(PullAnswer, PullBody), PullFailure> {
-        let answered = self.listening.pulls.exchange(pull).await;
+        let answered = self.listening.pulls.exchange(pull, self.source).await;
         self.moves();
         answered
     }
@@ -139,20 +144,28 @@ impl Connection {
         }
     }
 
-    /// Ends when the connection has stayed too long for what it is.
+    /// Ends when the connection has stayed too long for what it is. A pull's goes on while its node takes
+    /// something, however little.
     async fn overdue(&self) {
         loop {
             let pulls = self.held().as_ref().is_some_and(|held| matches!(held.stage, Stage::Pulling));
             let moved = *self.moved.lock().expect("no holder of the time panics");
-            let due = match pulls {
-                true if self.bodies.load(Ordering::Relaxed) > 0 => moved + PULL_STALL,
-                true => moved + PULL_IDLE,
-                false => self.due,
+            let due = match (pulls, self.body.last()) {
+                (true, Some(last)) => last + PULL_STALL,
+                (true, None) => moved + PULL_IDLE,
+                (false, _) => self.due,
             };
             if due <= Instant::now() {
                 return;
             }
+            let written = self.written.load(Ordering::Relaxed);
             sleep_until(due).await;
+            if self.written.load(Ordering::Relaxed) != written {
+                self.moves();
+                if self.body.last().is_some() {
+                    self.body.moves();
+                }
+            }
         }
     }
 }
@@ -178,7 +191,7 @@ pub(super) async fn serve(stream: TcpStream, source: Source, place: Place, liste
 /// TLS state is made once there is something to read: a connection that says nothing costs a descriptor.
 async fn shake(stream: TcpStream, tls: &TlsAcceptor) -> std::io::Result<TlsStream<Wire>> {
     stream.readable().await?;
-    tls.accept(Wire::Joined(stream)).await
+    tls.accept(Wire::new(stream)).await
 }
 
 /// Speaks HTTP on `stream` until `due`, for as long as a pull goes on, or until it becomes a socket.
@@ -191,13 +204,14 @@ async fn exchange<S: Transport>(
     listening: Arc<Listening>,
 ) {
     let connection = Arc::new(Connection {
+        written: stream.written(),
+        body: Arc::default(),
         source,
         listening,
         due,
         held: Mutex::new(Some(Held { stage: Stage::UnderWay, place })),
         changed: Notify::new(),
         moved: Mutex::new(Instant::now()),
-        bodies: AtomicUsize::new(0),
     });
     let asked = Arc::clone(&connection);
     let service = service_fn(move |request| {
@@ -205,18 +219,18 @@ async fn exchange<S: Transport>(
         async move {
             asked.moves();
             let answer = answer(request, &asked).await;
-            Ok::<_, Infallible>(answer.map(|body| Moving::new(body, asked)))
+            Ok::<_, Infallible>(answer.map(|body| Moving::new(body, asked, h2)))
         }
     });
     let io = TokioIo::new(stream);
     let served = async {
         if h2 {
-            conn::http2::Builder::new(TokioExecutor::new())
+            // No pings: an answer to one waits behind all that a slow node has not taken yet.
+            conn::http2::Builder::new(Streams)
                 .timer(TokioTimer::new())
                 .max_concurrent_streams(H2_STREAMS)
                 .max_header_list_size(u32::try_from(HEAD_BYTES).expect("the constant is small"))
-                .keep_alive_interval(HEAD_BUDGET)
-                .keep_alive_timeout(HEAD_BUDGET)
+                .max_send_buf_size(H2_PART)
                 .serve_connection(io, service)
                 .await
         } else {
@@ -260,18 +274,23 @@ async fn become_socket<S: Transport>(upgrade: OnUpgrade, place: Place, connectio
 struct Moving {
     body: PullBody,
     connection: Arc<Connection>,
+    clock: Arc<BodyClock>,
 }
 
 impl Moving {
-    fn new(body: PullBody, connection: Arc<Connection>) -> Self {
-        connection.bodies.fetch_add(1, Ordering::Relaxed);
-        Self { body, connection }
+    fn new(mut body: PullBody, connection: Arc<Connection>, h2: bool) -> Self {
+        if h2 {
+            body.in_parts_of(H2_PART);
+        }
+        let clock = body_clock::of_this_stream().unwrap_or_else(|| Arc::clone(&connection.body));
+        clock.moves();
+        Self { body, connection, clock }
     }
 }
 
 impl Drop for Moving {
     fn drop(&mut self) {
-        self.connection.bodies.fetch_sub(1, Ordering::Relaxed);
+        self.clock.ends();
     }
 }
 
@@ -285,6 +304,7 @@ impl Body for Moving {
     ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
         let part = ready!(Pin::new(&mut self.body).poll_frame(context));
         self.connection.moves();
+        self.clock.moves();
         Poll::Ready(part)
     }
 

@@ -1,6 +1,7 @@
 //! The HTTP surface of the listener: the upgrade at `/`, the pulls under `/v2/`, and a refusal by
 //! name for everything else.
 
+use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
     header::{
@@ -8,11 +9,14 @@ use http::{
         SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, TRANSFER_ENCODING, UPGRADE,
     },
 };
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use super::connection::Connection;
 use crate::{
+    constants::{REFUSED_BODY, REFUSED_BODY_BUDGET},
     pulls::{self, Asked, PullBody},
     refusals::{
         LISTENER_FULL, PULL_CONNECTIONS_FULL, PULL_HEADERS_REFUSED, PULL_METHOD_REFUSED, PULL_PATH_REFUSED,
@@ -35,9 +39,28 @@ pub(super) async fn answer(request: Request<Incoming>, connection: &Connection) 
             let answer = pulls::respond(result);
             if failed { without_content(answer, head) } else { answer }
         }
-        Some(refused) => without_content(refuse_pull(&refused), head),
+        Some(refused) => {
+            // Over h2 an answer before the request's end is followed by a reset, by which some clients see no
+            // answer at all.
+            discard(request.into_body()).await;
+            without_content(refuse_pull(&refused), head)
+        }
         None => without_content(upgrade(request, connection), head),
     }
+}
+
+/// Reads the body of a request that is refused, as far as that is short and quick.
+async fn discard(mut body: Incoming) {
+    let discarding = async {
+        let mut left = REFUSED_BODY;
+        while let Some(Ok(part)) = body.frame().await {
+            let length = part.data_ref().map_or(0, Bytes::len);
+            let Some(rest) = left.checked_sub(length) else { return };
+            left = rest;
+        }
+    };
+    // Whoever sends more, or slowly, is answered all the same.
+    let _ = timeout(REFUSED_BODY_BUDGET, discarding).await;
 }
 
 /// The refusal of a request under `/v2/` that is no pull.
@@ -237,9 +260,9 @@ mod tests {
             let allow = (status == 405).then(|| HeaderValue::from_static("GET, HEAD"));
             assert_eq!((refusal.status().as_u16(), refusal.headers().get(ALLOW)), (status, allow.as_ref()));
             let length = refusal.headers()[CONTENT_LENGTH].clone();
-            let PullBody::Whole(Some(body), true) = refusal.body() else { panic!("{name}") };
-            assert_eq!(length, body.len().to_string());
-            assert!(std::str::from_utf8(body).unwrap().contains(name), "{name}");
+            let PullBody::Whole(body) = refusal.body() else { panic!("{name}") };
+            assert_eq!(length, body.bytes().len().to_string());
+            assert!(std::str::from_utf8(body.bytes()).unwrap().contains(name), "{name}");
             let answer = without_content(refusal, true);
             assert!(answer.body().is_end_stream());
             assert_eq!(answer.headers()[CONTENT_LENGTH], length);

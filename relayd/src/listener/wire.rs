@@ -4,14 +4,22 @@
 use std::{
     io,
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     task::{Context, Poll},
 };
 
+use socket2::SockRef;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
 use tokio_rustls::server::TlsStream;
+
+/// Bytes that a connection may hold which were not sent yet.
+const UNSENT: u32 = 128 << 10;
 
 /// What the listener speaks HTTP and WebSocket over.
 pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
@@ -20,10 +28,18 @@ pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
 
     /// Joins the runtime that this is called in.
     fn resume(&mut self) -> io::Result<()>;
+
+    /// Counts what the peer's side has taken of what was written: it goes on while the peer does.
+    fn written(&self) -> Arc<AtomicU64>;
 }
 
 /// A TCP connection.
-pub(super) enum Wire {
+pub(super) struct Wire {
+    stream: Stream,
+    written: Arc<AtomicU64>,
+}
+
+enum Stream {
     /// One of a runtime.
     Joined(TcpStream),
     /// One of none.
@@ -31,30 +47,49 @@ pub(super) enum Wire {
 }
 
 impl Wire {
+    /// A connection of this runtime. What is written is taken only as the peer reads, but for
+    /// [`UNSENT`] bytes: no connection fills the kernel's memory, and a slow peer is seen to go on.
+    pub(super) fn new(stream: TcpStream) -> Self {
+        // Without it more is kept in the kernel, and nothing else is wrong.
+        let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT);
+        Self { stream: Stream::Joined(stream), written: Arc::default() }
+    }
+
     fn joined(&mut self) -> io::Result<Pin<&mut TcpStream>> {
-        match self {
-            Self::Joined(stream) => Ok(Pin::new(stream)),
-            Self::Parked(_) => Err(io::ErrorKind::NotConnected.into()),
+        match &mut self.stream {
+            Stream::Joined(stream) => Ok(Pin::new(stream)),
+            Stream::Parked(_) => Err(io::ErrorKind::NotConnected.into()),
         }
+    }
+
+    fn counted(&self, wrote: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(count)) = &wrote {
+            self.written.fetch_add(*count as u64, Ordering::Relaxed);
+        }
+        wrote
     }
 }
 
 impl Transport for TlsStream<Wire> {
     fn park(&mut self) -> io::Result<()> {
-        let wire = self.get_mut().0;
-        if let Wire::Joined(stream) = std::mem::replace(wire, Wire::Parked(None)) {
-            *wire = Wire::Parked(Some(stream.into_std()?));
+        let held = &mut self.get_mut().0.stream;
+        if let Stream::Joined(stream) = std::mem::replace(held, Stream::Parked(None)) {
+            *held = Stream::Parked(Some(stream.into_std()?));
         }
         Ok(())
     }
 
     fn resume(&mut self) -> io::Result<()> {
-        let wire = self.get_mut().0;
-        if let Wire::Parked(parked) = wire {
+        let held = &mut self.get_mut().0.stream;
+        if let Stream::Parked(parked) = held {
             let stream = parked.take().ok_or(io::ErrorKind::NotConnected)?;
-            *wire = Wire::Joined(TcpStream::from_std(stream)?);
+            *held = Stream::Joined(TcpStream::from_std(stream)?);
         }
         Ok(())
+    }
+
+    fn written(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.get_ref().0.written)
     }
 }
 
@@ -74,7 +109,8 @@ impl AsyncWrite for Wire {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.joined()?.poll_write(context, bytes)
+        let wrote = self.joined()?.poll_write(context, bytes);
+        self.counted(wrote)
     }
 
     fn poll_write_vectored(
@@ -82,7 +118,8 @@ impl AsyncWrite for Wire {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.joined()?.poll_write_vectored(context, parts)
+        let wrote = self.joined()?.poll_write_vectored(context, parts);
+        self.counted(wrote)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -107,6 +144,10 @@ impl Transport for tokio::io::DuplexStream {
     fn resume(&mut self) -> io::Result<()> {
         Ok(())
     }
+
+    fn written(&self) -> Arc<AtomicU64> {
+        Arc::default()
+    }
 }
 
 impl<T: Transport> Transport for Box<T> {
@@ -116,5 +157,9 @@ impl<T: Transport> Transport for Box<T> {
 
     fn resume(&mut self) -> io::Result<()> {
         (**self).resume()
+    }
+
+    fn written(&self) -> Arc<AtomicU64> {
+        (**self).written()
     }
 }

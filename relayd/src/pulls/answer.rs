@@ -8,7 +8,7 @@ use http::{
     header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
 };
 
-use super::{PullBody, PullFailure};
+use super::{PullBody, PullFailure, WholeBody};
 use crate::refusals::{PULL_CONNECTIONS_FULL, PULL_REGISTRY_UNREACHABLE, PULL_WORKER_UNAVAILABLE};
 
 /// A refusal by name.
@@ -16,7 +16,7 @@ pub fn refusal(status: StatusCode, name: &str, reason: &str) -> Response<PullBod
     let message = format!("{name}: {reason}");
     let body = serde_json::json!({ "errors": [{ "code": "UNSUPPORTED", "message": message }] }).to_string();
     let length = body.len();
-    let mut response = Response::new(PullBody::Whole(Some(Bytes::from(body)), true));
+    let mut response = Response::new(PullBody::Whole(WholeBody::own(Bytes::from(body))));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -112,8 +112,8 @@ mod tests {
             assert_eq!(response.status().as_u16(), status);
             let retry = (status == 503).then(|| HeaderValue::from_static("1"));
             assert_eq!(response.headers().get(RETRY_AFTER), retry.as_ref());
-            let PullBody::Whole(Some(body), true) = response.into_body() else { panic!("{name}") };
-            let text = std::str::from_utf8(&body).unwrap();
+            let PullBody::Whole(body) = response.into_body() else { panic!("{name}") };
+            let text = std::str::from_utf8(body.bytes()).unwrap();
             let start = format!(r#"{{"errors":[{{"code":"UNSUPPORTED","message":"{name}"#);
             assert!(text.starts_with(&start), "{text}");
         }

@@ -21,10 +21,36 @@ use crate::constants::PULL_CHUNK;
 pub enum PullBody {
     /// None.
     Nothing,
-    /// These bytes, until they are taken, and whether their number is stated.
-    Whole(Option<Bytes>, bool),
+    /// These bytes, until they are taken.
+    Whole(WholeBody),
     /// What comes over a socket pair.
     Stream(Box<StreamBody>),
+}
+
+/// A body that is there at once.
+pub struct WholeBody {
+    bytes: Option<Bytes>,
+    /// Whether their number is stated.
+    stated: bool,
+    /// Until a node takes the bytes of a pull they count.
+    under_way: Option<UnderWay>,
+}
+
+impl WholeBody {
+    /// A body of the relay's own, whose length is stated.
+    pub fn own(bytes: Bytes) -> Self {
+        Self { bytes: Some(bytes), stated: true, under_way: None }
+    }
+
+    /// What it holds; nothing once that was taken.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.as_deref().unwrap_or_default()
+    }
+
+    fn take(&mut self) -> Option<Bytes> {
+        self.under_way = None;
+        self.bytes.take()
+    }
 }
 
 /// A body that comes over a socket pair.
@@ -35,6 +61,8 @@ pub struct StreamBody {
     /// Pulld's word that the pair's end is the body's.
     ended: oneshot::Receiver<()>,
     chunk: BytesMut,
+    /// Bytes that are read at once.
+    part: usize,
     _under_way: UnderWay,
 }
 
@@ -65,7 +93,8 @@ pub(super) fn of(
         }
         (AnswerBody::Whole(bytes), None) if !never_has_one => {
             let fits = answer.length.is_none_or(|length| length == bytes.len() as u64);
-            fits.then(|| PullBody::Whole(Some(Bytes::from(bytes)), answer.length.is_some()))
+            let (bytes, stated) = (Some(Bytes::from(bytes)), answer.length.is_some());
+            fits.then(|| PullBody::Whole(WholeBody { bytes, stated, under_way: Some(under_way) }))
         }
         (AnswerBody::Stream(_), Some((stream, ended))) if !never_has_one => {
             stream.set_nonblocking(true).ok()?;
@@ -75,6 +104,7 @@ pub(super) fn of(
                 left: answer.length,
                 ended,
                 chunk: BytesMut::new(),
+                part: PULL_CHUNK,
                 _under_way: under_way,
             };
             Some(PullBody::Stream(Box::new(body)))
@@ -93,7 +123,7 @@ impl Body for PullBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
         match &mut *self {
             Self::Nothing => Poll::Ready(None),
-            Self::Whole(bytes, _) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Whole(whole) => Poll::Ready(whole.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Stream(body) => {
                 body.poll(context).map(|part| part.transpose().map(|part| part.map(Frame::data)))
             }
@@ -103,7 +133,7 @@ impl Body for PullBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Nothing => true,
-            Self::Whole(bytes, stated) => *stated && bytes.as_ref().is_none_or(Bytes::is_empty),
+            Self::Whole(whole) => whole.stated && whole.bytes().is_empty(),
             Self::Stream(body) => body.left == Some(0),
         }
     }
@@ -111,9 +141,18 @@ impl Body for PullBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Nothing => SizeHint::with_exact(0),
-            Self::Whole(Some(bytes), true) => SizeHint::with_exact(bytes.len() as u64),
-            Self::Whole(..) => SizeHint::default(),
+            Self::Whole(whole) if whole.stated => SizeHint::with_exact(whole.bytes().len() as u64),
+            Self::Whole(_) => SizeHint::default(),
             Self::Stream(body) => body.left.map_or_else(SizeHint::default, SizeHint::with_exact),
+        }
+    }
+}
+
+impl PullBody {
+    /// Passes on in parts of at most so many bytes, for a node that takes little at once.
+    pub fn in_parts_of(&mut self, bytes: usize) {
+        if let Self::Stream(body) = self {
+            body.part = bytes;
         }
     }
 }
@@ -124,7 +163,6 @@ impl StreamBody {
         if self.left == Some(0) {
             return Poll::Ready(Ok(None));
         }
-        self.chunk.reserve(PULL_CHUNK);
         let count = ready!(self.read(context)).map_err(|_| Cut)?;
         if count == 0 {
             // Pulld's word is on its way when the pair ends.
@@ -135,12 +173,21 @@ impl StreamBody {
             // More than was stated would be the head of another answer to whoever reads it.
             *left = left.checked_sub(count as u64).ok_or(Cut)?;
         }
-        Poll::Ready(Ok(Some(self.chunk.split().freeze())))
+        let part = if count < self.chunk.capacity() / 4 {
+            // A small part would hold all of the room for as long as the node does not take it.
+            let part = Bytes::copy_from_slice(&self.chunk);
+            self.chunk.clear();
+            part
+        } else {
+            self.chunk.split().freeze()
+        };
+        Poll::Ready(Ok(Some(part)))
     }
 
     fn read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         loop {
             ready!(self.stream.poll_read_ready(context))?;
+            self.chunk.reserve(self.part);
             match self.stream.try_read_buf(&mut self.chunk) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => return Poll::Ready(read),

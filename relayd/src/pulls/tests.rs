@@ -1,6 +1,6 @@
 //! Exchanges against a pulld that the test plays itself, over a real link.
 
-use std::io::Write;
+use std::{io::Write, net::IpAddr};
 
 use coreflow_ipc::{
     link::{LinkError, LinkSender},
@@ -22,8 +22,10 @@ type Outcome = Result<(PullAnswer, PullBody), PullFailure>;
 
 impl Pulld {
     async fn linked(pulls: &Arc<Pulls>) -> Self {
+        static LINKS: AtomicU64 = AtomicU64::new(1);
         let (ours, theirs) = StdStream::pair().unwrap();
-        pulls.linked(ours.into());
+        let (serving, number) = (Arc::clone(pulls), LINKS.fetch_add(1, Ordering::Relaxed));
+        tokio::spawn(async move { serving.serve(number, ours.into()).await });
         let (sender, receiver) =
             greet(theirs.into(), Descriptors::Accepted, Role::Pulld, Role::Relayd).await.unwrap();
         Self { sender, receiver, streams: BTreeMap::new() }
@@ -71,13 +73,18 @@ fn failed(id: PullId) -> PulldToRelayd {
     PulldToRelayd::Failed { id, failure: RegistryFailure::Closed }
 }
 
+/// 192.0.2.`last`.
+fn source(last: u8) -> Source {
+    Source::from(IpAddr::from([192, 0, 2, last]))
+}
+
 fn request() -> PullRequest {
     PullRequest { head: false, target: "/v2/a".into(), headers: Vec::new() }
 }
 
 fn ask(pulls: &Arc<Pulls>, request: PullRequest) -> JoinHandle<Outcome> {
     let pulls = Arc::clone(pulls);
-    tokio::spawn(async move { pulls.exchange(request).await })
+    tokio::spawn(async move { pulls.exchange(request, source(1)).await })
 }
 
 async fn body_of(outcome: Outcome) -> Result<Vec<u8>, Cut> {
@@ -91,7 +98,7 @@ fn failure(outcome: Outcome) -> PullFailure {
 
 /// Under way on the link; streams and questions both.
 fn under_way(pulls: &Pulls) -> usize {
-    pulls.held().as_ref().map_or(0, |(_, link)| link.exchanges.len())
+    pulls.held().as_ref().map_or(0, |link| link.exchanges.len())
 }
 
 /// PULL-01: question and answer cross, small bodies within the answer.
@@ -179,13 +186,13 @@ async fn a_cut_body_never_looks_complete() {
 #[tokio::test]
 async fn a_loss_of_pulld_ends_what_is_under_way() {
     let pulls = Arc::new(Pulls::default());
-    assert_eq!(failure(pulls.exchange(request()).await), PullFailure::WorkerUnavailable);
+    assert_eq!(failure(pulls.exchange(request(), source(1)).await), PullFailure::WorkerUnavailable);
     let mut pulld = Pulld::linked(&pulls).await;
     let asked = ask(&pulls, request());
     pulld.asked().await;
     drop(pulld);
     assert_eq!(failure(asked.await.unwrap()), PullFailure::WorkerUnavailable);
-    assert_eq!(failure(pulls.exchange(request()).await), PullFailure::WorkerUnavailable);
+    assert_eq!(failure(pulls.exchange(request(), source(1)).await), PullFailure::WorkerUnavailable);
     let mut pulld = Pulld::linked(&pulls).await;
     let asked = ask(&pulls, request());
     let (id, _) = pulld.asked().await;
@@ -245,31 +252,67 @@ async fn a_pulld_out_of_order_loses_its_link() {
         }
         while pulld.heard().await.is_ok() {}
         drop(asked);
-        assert_eq!(failure(pulls.exchange(request()).await), PullFailure::WorkerUnavailable, "{hostile}");
+        assert_eq!(
+            failure(pulls.exchange(request(), source(1)).await),
+            PullFailure::WorkerUnavailable,
+            "{hostile}"
+        );
     }
 }
 
-/// PULL-30: as many exchanges are under way as may, streamed bodies among them; a further one is refused by
-/// name, and one that ends makes room.
+/// PULL-30: as many exchanges are under way as may, a fourth of them of one source; a further one is refused by
+/// name. A body counts until its node has taken it, whatever pulld has written of it meanwhile.
 #[tokio::test]
 async fn exchanges_are_bounded() {
     let pulls = Arc::new(Pulls::default());
-    pulls.limit(2);
+    pulls.limit(8);
     let mut pulld = Pulld::linked(&pulls).await;
-    let first = ask(&pulls, request());
-    let (id, _) = pulld.asked().await;
-    let (number, _stream) = pulld.stream();
-    pulld.answer(id, None, AnswerBody::Stream(number)).await;
-    let streamed = first.await.unwrap();
-    let second = ask(&pulls, request());
+    let mut held = Vec::new();
+    for length in [None, Some(3)] {
+        let asked = ask(&pulls, request());
+        let (id, _) = pulld.asked().await;
+        let (number, mut stream) = pulld.stream();
+        pulld.answer(id, length, AnswerBody::Stream(number)).await;
+        stream.write_all(b"all").unwrap();
+        pulld.say(PulldToRelayd::Ended { id }).await;
+        held.push(asked.await.unwrap());
+    }
+    assert_eq!(failure(pulls.exchange(request(), source(1)).await), PullFailure::Full);
+    for last in 2..5 {
+        for _ in 0..2 {
+            let asking = Arc::clone(&pulls);
+            let asked = tokio::spawn(async move { asking.exchange(request(), source(last)).await });
+            let (id, _) = pulld.asked().await;
+            pulld.answer(id, None, AnswerBody::Whole(b"all".to_vec())).await;
+            held.push(asked.await.unwrap());
+        }
+    }
+    assert_eq!(failure(pulls.exchange(request(), source(9)).await), PullFailure::Full, "of all");
+    for outcome in held {
+        assert_eq!(body_of(outcome).await, Ok(b"all".to_vec()));
+    }
+    assert_eq!(under_way(&pulls), 0);
+    let asked = ask(&pulls, request());
     pulld.asked().await;
-    assert_eq!(failure(pulls.exchange(request()).await), PullFailure::Full);
-    drop(streamed);
-    let third = ask(&pulls, request());
+    asked.abort();
+}
+
+/// A shortage of descriptors that used up all streams ends with itself: any further question or answer brings
+/// new ones.
+#[tokio::test]
+async fn streams_come_back_after_a_shortage() {
+    let pulls = Arc::new(Pulls::default());
+    let mut pulld = Pulld::linked(&pulls).await;
+    let asked = ask(&pulls, request());
     let (id, _) = pulld.asked().await;
-    pulld.answer(id, None, AnswerBody::Whole(Vec::new())).await;
-    assert!(third.await.unwrap().is_ok());
-    second.abort();
+    pulls.held().as_mut().unwrap().streams.clear();
+    pulld.streams.clear();
+    pulld.answer(id, None, AnswerBody::Whole(b"all".to_vec())).await;
+    assert_eq!(body_of(asked.await.unwrap()).await, Ok(b"all".to_vec()));
+    let next = ask(&pulls, request());
+    pulld.asked().await;
+    assert_eq!(pulld.streams.len(), WAITING_STREAMS);
+    next.abort();
 }
 
 /// Streams never run out, and none is used twice.

@@ -57,6 +57,7 @@ impl Supervisor {
                 self.readiness.state(refusals);
                 self.note_readiness();
             }
+            FromRelayd::LinkLost { role, number } => self.link_lost(role, number),
             FromRelayd::StartFailed { cause } => self.start_failed(cause),
         }
     }

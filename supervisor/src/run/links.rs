@@ -8,7 +8,7 @@ use coreflow_ipc::{
     messages::{ToWorker, relayd::*},
     record::Level,
 };
-use tracing::error;
+use tracing::{debug, error};
 
 use super::Supervisor;
 use crate::permitted::Phase;
@@ -36,6 +36,7 @@ impl Supervisor {
                     kept: self.custody.kept().clone(),
                 };
                 self.tell_relayd(ToRelayd::Start(start), Vec::new());
+                self.links.clear();
                 self.link(Role::Pulld);
                 self.link(Role::Vpnd);
             }
@@ -57,6 +58,14 @@ impl Supervisor {
         }
     }
 
+    /// A link that either end gave up is made anew, unless it was already: `number` tells which one it was.
+    pub(super) fn link_lost(&mut self, role: Role, number: u64) {
+        if self.links.get(&role) == Some(&number) && self.stopping.is_none() {
+            debug!(worker = role.name(), "the link between the workers ended and is made anew");
+            self.link(role);
+        }
+    }
+
     /// Makes the link between relayd and `role`, once both are confined.
     fn link(&mut self, role: Role) {
         let confined = |role: Role| {
@@ -73,6 +82,7 @@ impl Supervisor {
         let peer = |role| ToWorker::PeerLink { role };
         let given = relayd.tell(peer(role), vec![one.into()]).is_ok()
             && other.tell(peer(Role::Relayd), vec![two.into()]).is_ok();
+        *self.links.entry(role).or_default() += 1;
         if !given {
             error!(worker = role.name(), "a link between workers was not taken");
         }

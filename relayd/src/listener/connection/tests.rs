@@ -6,6 +6,7 @@ use std::{net::IpAddr, time::Duration};
 use futures_util::{SinkExt, StreamExt};
 use http_body_util::Full;
 use hyper::{Request, StatusCode, client};
+use hyper_util::rt::TokioExecutor;
 use rustls::{ServerConfig, crypto::ring, server::ResolvesServerCertUsingSni, version};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
