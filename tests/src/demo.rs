@@ -1,5 +1,7 @@
-//! The story of one relay in half a minute: nodes are carried, survive Cloudly's absence and
-//! the death of the relay's worker, and everything ends cleanly.
+//! The story of one relay in half a minute: nodes are carried and pull an image, survive Cloudly's
+//! absence and the death of the relay's worker, and everything ends cleanly.
+
+mod image_pull;
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -13,6 +15,7 @@ use crate::pallet::{PalletNode, Setup};
 use crate::processes::is_alive;
 use crate::relay::{Relay, RelaySetup};
 use crate::waiting::poll;
+use image_pull::ImagePull;
 
 /// How long the whole story may take once the binaries are built.
 const STORY: Duration = Duration::from_secs(30);
@@ -75,6 +78,8 @@ async fn tell(setup: &RelaySetup, cloudly: &Cloudly, relay: &mut Relay) -> Resul
     let nodes = ["node-1", "node-2"].map(|id| PalletNode::start(Setup::new(setup.target(), id)));
     step("two nodes registered through the relay", registered(&nodes, 1)).await?;
     step("an assignment reached each node and its acknowledgement came back", push(cloudly, &nodes)).await?;
+    let image = ImagePull::at(cloudly, setup.target(), setup.origin());
+    image.tell(cloudly, &nodes[0]).await?;
 
     step("Cloudly went away", async {
         cloudly.go_away().await;
@@ -96,6 +101,7 @@ async fn tell(setup: &RelaySetup, cloudly: &Cloudly, relay: &mut Relay) -> Resul
     step("relayd was killed and started again", relay.wait_worker("relayd", killed)).await?;
     step("each node registered on the new relayd", registered(&nodes, 3)).await?;
     step("assignments reach the nodes through it", push(cloudly, &nodes)).await?;
+    step("the image was pulled through it", image.again()).await?;
 
     let mut left: Vec<u32> = relay.workers().into_values().collect();
     left.push(relay.pid());
