@@ -220,6 +220,15 @@ impl RegistryBody {
         self.incoming.is_end_stream()
     }
 
+    /// Whether the end that came is none of the body's: a stream that the registry resets without an error looks
+    /// like one at its end to whoever reads it, short of END_STREAM (PULL-18).
+    fn broke_off(&self) -> bool {
+        match self.kind {
+            Kind::Own(_) => false,
+            Kind::Shared(_) => !self.is_ended(),
+        }
+    }
+
     /// The next bytes. The registry is read only where this is polled, so that who carries the bytes paces
     /// who sends them (PULL-30).
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, RegistryFailure>>> {
@@ -235,7 +244,7 @@ impl RegistryBody {
                 ready @ Poll::Ready(_) => ready,
             };
             let frame = match std::task::ready!(polled) {
-                None => return Poll::Ready(None),
+                None => return Poll::Ready(self.broke_off().then_some(Err(RegistryFailure::Closed))),
                 Some(Err(error)) => return Poll::Ready(Some(Err(failure::of_http(&error)))),
                 Some(Ok(frame)) => frame,
             };

@@ -8,6 +8,7 @@ use super::*;
 
 mod bodies;
 mod failures;
+mod frames;
 mod kept;
 mod said;
 mod stand;

@@ -28,7 +28,7 @@ use tokio::{
 };
 
 use super::super::Configured;
-use crate::{dials::Dials, life, notices::Notices};
+use crate::{dials::Dials, life, notices::Notices, registry::Protocol};
 
 pub(super) const RELAY: &str = "https://relay.test:8443";
 
@@ -107,6 +107,11 @@ impl Stand {
         let (sender, receiver) = greeted.unwrap();
         let (streams, pulls, given) = (Vec::new(), 0, 0);
         Self { registry, dialled, origin, dials, configured, sender, receiver, streams, pulls, given }
+    }
+
+    /// It was found not to speak HTTP/1.1.
+    pub(super) fn refuses_http1(&self) {
+        self.dials.not_spoken(Protocol::Http1);
     }
 
     /// The relay's origin changes.
