@@ -1,8 +1,9 @@
 //! The challenges of a `WWW-Authenticate` line (RFC 9110, 11.6.1): a realm at the registry's origin gets the
 //! relay's, whatever the scheme, and every other byte of the line stays (PULL-10, PULL-11, PULL-12, PULL-13).
 //!
-//! The line is read to find the realms and then cut at byte positions; it is never written anew. One that
-//! cannot be read passes as it is: no client reads it either.
+//! The line is read to find the realms and then cut at byte positions; it is never written anew. What follows a
+//! fault in it is not read. The realms before one move: clients whose reading stops there as well, as that of most
+//! container runtimes, keep what they have read.
 
 use std::ops::Range;
 
@@ -24,7 +25,7 @@ pub(crate) enum Realm {
 /// that is no `http` or `https` URL is a name and not mentioned.
 pub(crate) fn rewritten(line: &[u8], registry: &Origin, relay: &str) -> (Vec<u8>, Vec<Realm>) {
     let (mut out, mut found, mut kept) = (Vec::with_capacity(line.len()), Vec::new(), 0);
-    for value in realms(line).unwrap_or_default() {
+    for value in realms(line) {
         let (text, places) = unquoted(line, value.clone());
         let Some((origin, end)) = Origin::of_url(&text) else { continue };
         if origin != *registry {
@@ -62,15 +63,23 @@ fn unquoted(line: &[u8], value: Range<usize>) -> (Vec<u8>, Vec<usize>) {
     (text, places)
 }
 
-/// Where the values of the parameters named `realm` stand, without quotes; `None` if the line is no list of
-/// challenges.
-fn realms(line: &[u8]) -> Option<Vec<Range<usize>>> {
+/// Where the values of the parameters named `realm` stand, without quotes, up to the first byte that is out of
+/// place in a list of challenges.
+fn realms(line: &[u8]) -> Vec<Range<usize>> {
+    let mut realms = Vec::new();
+    // The end is the line's, or a fault.
+    let _ = read(line, &mut realms);
+    realms
+}
+
+/// Puts the realms of `line` into `realms` as they are read; `None` at a fault.
+fn read(line: &[u8], realms: &mut Vec<Range<usize>>) -> Option<()> {
     let mut reader = Reader { line, at: 0 };
-    let (mut realms, mut in_challenge) = (Vec::new(), false);
+    let mut in_challenge = false;
     loop {
         reader.skip(|byte| matches!(byte, b' ' | b'\t' | b','));
         if reader.at == line.len() {
-            return Some(realms);
+            return Some(());
         }
         let word = reader.token()?;
         let parameter = match reader.equals() {

@@ -78,7 +78,7 @@ fn what_is_no_url_or_no_challenge_stays() {
         r#"Bearer realm="https://registry.test/v2/t"#,
         r#"Bearer realm=https://registry.test/v2/t"#,
         r#"realm="https://registry.test/v2/t""#,
-        r#"Bearer realm="https://registry.test/v2/t"x"#,
+        r#"Bearer note="x" realm="https://registry.test/v2/t""#,
         r#"Bearer"realm="https://registry.test/v2/t""#,
         r#"Bearer note="realm=\"https://registry.test/v2/t\"""#,
         "",
@@ -88,6 +88,32 @@ fn what_is_no_url_or_no_challenge_stays() {
     ] {
         assert_eq!(rewrite(line), (line.to_owned(), Vec::new()), "{line}");
     }
+}
+
+/// PULL-10, PULL-11: a fault in the line stops the reading there; the realm before it moves, because clients keep
+/// what stands before a fault too.
+#[test]
+fn a_realm_before_a_fault_moves() {
+    for rest in [
+        " service=\"x\"",
+        "x",
+        ",error=",
+        ",scope=",
+        ",=x",
+        ",service=\"x\";",
+        ",error=insufficient/scope",
+        ",service=\"x",
+        ",service=\"x\\",
+        ",Bearer",
+        ", Bearer realm=\"https://registry.test/v2/t",
+        " realm=\"https://registry.test/v2/t\"",
+    ] {
+        let (moved, found) = rewrite(&format!("Bearer realm=\"{REGISTRY}/v2/t\"{rest}"));
+        assert_eq!(moved, format!("Bearer realm=\"{RELAY}/v2/t\"{rest}"));
+        assert_eq!(found, own(), "{rest}");
+    }
+    let line = |origin: &str| format!("Basic realm=\"{origin}/v2/t\", Bearer realm=\"{origin}/v2/u\" x");
+    assert_eq!(rewrite(&line(REGISTRY)).0, line(RELAY));
 }
 
 /// PULL-31: a realm that the listener does not serve is moved all the same, and told apart.
@@ -126,6 +152,13 @@ proptest! {
         let (again, found) = rewrite(&moved);
         prop_assert_eq!(again, moved);
         prop_assert!(found.contains(&Realm::Foreign(Origin::parse(RELAY).unwrap())));
+    }
+
+    /// PULL-10, PULL-11: whatever follows a challenge and its realm, that moves.
+    #[test]
+    fn a_realm_moves_whatever_follows((before, after) in line(), rest in "[ ,;=\"\\\\/a-z]{0,20}") {
+        let (moved, _) = rewrite(&format!("{before}{REGISTRY}/v2/t{after}{rest}"));
+        prop_assert_eq!(moved, format!("{before}{RELAY}/v2/t{after}{rest}"));
     }
 
     /// Any bytes pass without a panic, and those that do not name the registry pass unchanged.
