@@ -5,9 +5,13 @@ use std::time::Duration;
 /// From a pull to its answer's head, with the wait for a connection and a second try (PULL-26). Container
 /// runtimes give up after as long.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(30);
-/// A body of which nothing moves for so long, be it that the registry sends nothing or that the node reads
-/// nothing, is given up. There is no bound in all: a large layer on a slow line takes hours.
+/// A registry that sends nothing of a body for so long, while it is waited for, has given it up. There is no bound
+/// in all: a large layer on a slow line takes hours.
 pub const BODY_IDLE: Duration = Duration::from_secs(30);
+/// The same of relayd's reading. It is longer because a socket pair reports room only once most of what it holds
+/// was read: a node that reads slowly and steadily looks still for as long as that takes it. One that takes nothing
+/// at all is ended by relayd, which sees its connection.
+pub const NODE_IDLE: Duration = Duration::from_secs(600);
 /// A body waits so long for one of relayd's socket pairs, which replaces each as it is used. Together with
 /// [`ANSWER_WAIT`] it stays below the time that relayd waits.
 pub const STREAM_WAIT: Duration = Duration::from_secs(5);

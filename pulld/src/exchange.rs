@@ -16,7 +16,7 @@ use crate::{
     answer::{self, AnswerHead},
     connections::{Connections, RegistryBody},
     constants::{ANSWER_WAIT, STREAM_WAIT},
-    idle::Idle,
+    idle::{Idle, Side},
     notices::Notices,
     request::Asked,
     waiting_streams::WaitingStreams,
@@ -36,7 +36,7 @@ pub(crate) struct Shared {
 enum Carried {
     /// All of it was written.
     Whole,
-    /// The registry broke off, or nothing moved for long.
+    /// The registry broke off, or one side stood still for long.
     Cut(RegistryFailure),
     /// Relayd closed its end.
     Left,
@@ -183,7 +183,6 @@ async fn carry(part: Vec<Bytes>, body: &mut RegistryBody, stream: &UnixStream) -
         while !body.is_ended()
             && let Some(chunk) = poll_fn(|cx| body.poll_next(cx)).await
         {
-            idle.moved();
             write(stream, &chunk.map_err(Carried::Cut)?, &idle).await?;
         }
         Ok(())
@@ -196,19 +195,25 @@ async fn carry(part: Vec<Bytes>, body: &mut RegistryBody, stream: &UnixStream) -
     }
 }
 
+/// Writes `bytes`, after which the registry is waited for.
 async fn write(stream: &UnixStream, mut bytes: &[u8], idle: &Idle) -> Result<(), Carried> {
+    let mut moved = true;
     while !bytes.is_empty() {
         match stream.try_write(bytes) {
             Ok(count) => {
                 bytes = &bytes[count..];
-                idle.moved();
+                moved = true;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if std::mem::take(&mut moved) {
+                    idle.waits_for(Side::Node);
+                }
                 stream.writable().await.map_err(|_| Carried::Left)?;
             }
             Err(_) => return Err(Carried::Left),
         }
     }
+    idle.waits_for(Side::Registry);
     Ok(())
 }
 
@@ -224,3 +229,6 @@ async fn left(stream: &UnixStream) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,64 +1,92 @@
-//! How long nothing has moved: the one bound of a body that has none in all.
+//! How long a body has stood still, by whom it waits for: the one bound of a body that has none in all (PULL-18,
+//! PULL-30).
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use tokio::time::{Instant, sleep_until};
 
-use crate::constants::BODY_IDLE;
+use crate::constants::{BODY_IDLE, NODE_IDLE};
 
-/// The clock of one body. Movement costs a reading of the clock, and no timer.
+/// Whom a body waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The registry, which is to send more.
+    Registry,
+    /// Relayd, which reads for its node.
+    Node,
+}
+
+impl Side {
+    fn bound(self) -> Duration {
+        match self {
+            Self::Registry => BODY_IDLE,
+            Self::Node => NODE_IDLE,
+        }
+    }
+}
+
+/// The clock of one body. A wait that begins costs a reading of the clock, and no timer.
 pub(crate) struct Idle {
     began: Instant,
-    /// Milliseconds after that.
-    moved: AtomicU64,
+    /// When the wait that is on is over, in milliseconds after that.
+    due: AtomicU64,
 }
 
 impl Default for Idle {
     fn default() -> Self {
-        Self { began: Instant::now(), moved: AtomicU64::new(0) }
+        let idle = Self { began: Instant::now(), due: AtomicU64::new(0) };
+        idle.waits_for(Side::Registry);
+        idle
     }
 }
 
 impl Idle {
-    /// Something moved now.
-    pub(crate) fn moved(&self) {
-        let passed = self.began.elapsed().as_millis();
-        self.moved.store(u64::try_from(passed).unwrap_or(u64::MAX), Ordering::Relaxed);
+    /// Something moved, and what comes next is waited for from now on.
+    pub(crate) fn waits_for(&self, side: Side) {
+        let due = (self.began.elapsed() + side.bound()).as_millis();
+        self.due.store(u64::try_from(due).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Nothing has moved for [`BODY_IDLE`].
+    /// A wait has lasted for its bound.
     pub(crate) async fn over(&self) {
         loop {
-            let moved = std::time::Duration::from_millis(self.moved.load(Ordering::Relaxed));
-            let due = self.began + moved + BODY_IDLE;
-            if due <= Instant::now() {
+            let (now, due) = (Instant::now(), Duration::from_millis(self.due.load(Ordering::Relaxed)));
+            let due = self.began + due;
+            if due <= now {
                 return;
             }
-            sleep_until(due).await;
+            // A wait that begins meanwhile is due no sooner than this.
+            sleep_until(due.min(now + BODY_IDLE)).await;
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::time::sleep;
 
     use super::*;
 
-    /// What moves now and then is never over; what does not is after the bound.
+    /// PULL-18: what moves now and then is never over; what does not is after the bound of who is waited for.
     #[tokio::test(start_paused = true)]
     async fn only_standing_still_is_over() {
-        let (idle, began) = (Idle::default(), Instant::now());
-        let moving = async {
-            for _ in 0..100 {
-                sleep(BODY_IDLE - Duration::from_secs(1)).await;
-                idle.moved();
-            }
-            began.elapsed()
-        };
-        let (moved, ()) = tokio::join!(moving, idle.over());
-        assert_eq!(began.elapsed(), moved + BODY_IDLE);
+        for last in [Side::Registry, Side::Node] {
+            let (idle, began) = (Idle::default(), Instant::now());
+            let moving = async {
+                for _ in 0..100 {
+                    for side in [Side::Registry, Side::Node] {
+                        idle.waits_for(side);
+                        sleep(side.bound() - Duration::from_secs(1)).await;
+                    }
+                }
+                idle.waits_for(last);
+                began.elapsed()
+            };
+            let (moved, ()) = tokio::join!(moving, idle.over());
+            assert_eq!(began.elapsed(), moved + last.bound());
+        }
     }
 }

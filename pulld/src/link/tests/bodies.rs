@@ -8,7 +8,7 @@ use super::{
     super::*,
     stand::{Stand, values, whole},
 };
-use crate::constants::BODY_IDLE;
+use crate::constants::{BODY_IDLE, NODE_IDLE};
 
 fn body(length: usize) -> Vec<u8> {
     (0..length).map(|at| u8::try_from(at % 251).unwrap()).collect()
@@ -198,8 +198,9 @@ async fn a_body_that_stands_still_is_given_up() {
         let began = time::Instant::now();
         assert_eq!(filling.await.unwrap(), "");
         let passed = began.elapsed();
-        assert!(passed <= BODY_IDLE + time::Duration::from_millis(10), "{passed:?}");
-        assert!(passed >= BODY_IDLE / 2, "{passed:?}");
+        let bound = if registry_stops { BODY_IDLE } else { NODE_IDLE };
+        assert!(passed <= bound + time::Duration::from_millis(10), "{passed:?}");
+        assert!(passed >= bound / 2, "{passed:?}");
         time::resume();
         assert!(!stand.rest(stream).await.1);
     }
