@@ -47,7 +47,7 @@ struct Kept {
 /// A connection for one exchange.
 pub(crate) struct Connection {
     kind: Kind,
-    /// It served before, and may have been closed by the registry since.
+    /// It was made for another exchange, and may have been closed by the registry since.
     reused: bool,
 }
 
@@ -69,23 +69,24 @@ impl Connections {
         Arc::new(Self { registry, dials, kept: Mutex::default(), shared: SharedConnections::default() })
     }
 
-    /// The registry's answer to `asked`. A kept connection that the registry closed meanwhile costs a second
-    /// try, on a fresh one: GET and HEAD are all that is asked, and nothing was answered yet.
+    /// The registry's answer to `asked`. A connection that served before and that the registry closed meanwhile
+    /// costs a second try, on a newer one: GET and HEAD are all that is asked, and nothing was answered yet.
     ///
     /// # Errors
     /// The class of the failure.
     pub(crate) async fn ask(
-        &self,
+        self: &Arc<Self>,
         asked: &Asked,
     ) -> Result<(response::Parts, RegistryBody), RegistryFailure> {
-        let mut newer_than = None;
-        if let Some(connection) = self.reuse() {
-            match connection.ask(asked, &self.registry).await {
-                Ok(answer) => return Ok(answer),
-                Err(Unanswered { stale: Some(number), .. }) => newer_than = number,
-                Err(Unanswered { failure, stale: None }) => return Err(failure),
-            }
-        }
+        let connection = match self.reuse() {
+            Some(connection) => connection,
+            None => self.open(None).await?,
+        };
+        let newer_than = match connection.ask(asked, &self.registry).await {
+            Ok(answer) => return Ok(answer),
+            Err(Unanswered { stale: Some(number), .. }) => number,
+            Err(Unanswered { failure, stale: None }) => return Err(failure),
+        };
         let connection = self.open(newer_than).await?;
         connection.ask(asked, &self.registry).await.map_err(|unanswered| unanswered.failure)
     }
@@ -104,7 +105,7 @@ impl Connections {
     }
 
     /// A new one, or of those that are shared one with a higher number than `newer_than`.
-    async fn open(&self, newer_than: Option<u64>) -> Result<Connection, RegistryFailure> {
+    async fn open(self: &Arc<Self>, newer_than: Option<u64>) -> Result<Connection, RegistryFailure> {
         let offered = self.dials.protocol();
         match self.open_with(offered, newer_than).await {
             Ok(connection) => Ok(connection),
@@ -123,7 +124,11 @@ impl Connections {
         }
     }
 
-    async fn open_with(&self, offered: Protocol, newer_than: Option<u64>) -> Result<Connection, GreetError> {
+    async fn open_with(
+        self: &Arc<Self>,
+        offered: Protocol,
+        newer_than: Option<u64>,
+    ) -> Result<Connection, GreetError> {
         // Who would share a connection waits for the one that is being made.
         let _opening = match offered {
             Protocol::Http1 => None,
@@ -132,16 +137,23 @@ impl Connections {
         if offered == Protocol::Http2
             && let Some(lease) = self.shared.lease(newer_than)
         {
-            return Ok(Connection { kind: Kind::Shared(lease), reused: false });
+            return Ok(Connection { kind: Kind::Shared(lease), reused: true });
         }
         let socket = self.dials.dial().await.map_err(GreetError::Failed)?;
         let (stream, spoken) = self.registry.greet(socket, offered).await?;
         let opened = match spoken {
             Protocol::Http1 => Http1::open(stream).await.map(|own| Kind::Own(Box::new(own))),
-            Protocol::Http2 => Shared::open(stream).await.map(|shared| Kind::Shared(self.shared.add(shared))),
+            Protocol::Http2 => Shared::open(stream).await.map(|shared| self.share(shared)),
         };
         let kind = opened.map_err(|error| GreetError::Failed(failure::of_http(&error)))?;
         Ok(Connection { kind, reused: false })
+    }
+
+    /// The first exchange's part in a connection that is open from here on.
+    fn share(self: &Arc<Self>, shared: Shared) -> Kind {
+        let lease = self.shared.add(shared);
+        self.sweep_from_now(&mut self.kept());
+        Kind::Shared(lease)
     }
 
     /// Takes back the connection of a body that came to its end.
@@ -155,6 +167,10 @@ impl Connections {
             kept.connections.remove(0);
         }
         kept.connections.push((connection, Instant::now()));
+        self.sweep_from_now(&mut kept);
+    }
+
+    fn sweep_from_now(self: &Arc<Self>, kept: &mut Kept) {
         if !std::mem::replace(&mut kept.swept, true) {
             tokio::spawn(sweep(Arc::downgrade(self)));
         }
@@ -165,14 +181,15 @@ impl Connections {
     }
 }
 
-/// Closes what is old or was closed by the registry, as long as something is kept.
+/// Closes what is old or was closed by the registry, as long as something is kept or shared.
 async fn sweep(connections: Weak<Connections>) {
     loop {
         sleep(KEPT_SWEEP).await;
         let Some(connections) = connections.upgrade() else { return };
-        let shared = connections.shared.sweep();
         let mut kept = connections.kept();
         kept.connections.retain_mut(|(connection, since)| since.elapsed() < KEPT_FOR && connection.is_open());
+        // With `kept` held: what is shared from here on finds whether it is still swept.
+        let shared = connections.shared.sweep();
         if kept.connections.is_empty() && !shared {
             kept.swept = false;
             return;

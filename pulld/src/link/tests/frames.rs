@@ -1,13 +1,16 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use coreflow_ipc::messages::pulls::PulldToRelayd;
 use rustls::ServerConfig;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    time,
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use super::stand::{Stand, certificate};
+use super::stand::{Stand, certificate, whole};
+use crate::constants::{KEPT_FOR, KEPT_SWEEP};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -66,6 +69,16 @@ impl Registry {
         requests
     }
 
+    /// Answers the request of `stream`.
+    async fn answer(&mut self, stream: u32) {
+        self.say(&[frame(HEADERS, END_HEADERS, stream, OK), frame(DATA, END_STREAM, stream, b"ok")]).await;
+    }
+
+    /// The connection is closed, with whatever is said before.
+    async fn closed(&mut self) {
+        while self.stream.read_buf(&mut self.heard).await.is_ok_and(|count| count > 0) {}
+    }
+
     async fn asked(&mut self, requests: usize) {
         while self.requests() < requests {
             assert!(self.stream.read_buf(&mut self.heard).await.unwrap() > 0, "the connection ended");
@@ -118,4 +131,46 @@ async fn only_the_end_of_its_stream_is_the_end_of_a_body() {
     ] {
         assert_eq!(is_said_to_be_all(&end).await, all, "{end:?}");
     }
+}
+
+/// PULL-01: a connection of HTTP/2 that nobody uses is closed after a time too.
+#[tokio::test]
+async fn an_unused_connection_of_http2_is_closed() {
+    let (mut stand, served) = stand().await;
+    stand.pull("/v2/").await;
+    let mut registry = Registry::accept(&stand, &served).await;
+    registry.asked(1).await;
+    registry.answer(1).await;
+    assert_eq!(whole(stand.answer().await.1), b"ok");
+    time::pause();
+    let began = time::Instant::now();
+    time::timeout(2 * KEPT_FOR, registry.closed()).await.unwrap();
+    assert!(began.elapsed() <= KEPT_FOR + KEPT_SWEEP + Duration::from_millis(10), "{:?}", began.elapsed());
+    assert!(began.elapsed() >= KEPT_FOR / 2, "{:?}", began.elapsed());
+}
+
+/// PULL-01: a pull that shares a connection which another has just made is asked again on a newer one when that
+/// fails; who made it is not.
+#[tokio::test]
+async fn who_shares_a_connection_is_asked_again_once() {
+    let (mut stand, served) = stand().await;
+    let maker = stand.pull("/v2/1").await;
+    let sharer = stand.pull("/v2/2").await;
+    let mut registry = Registry::accept(&stand, &served).await;
+    registry.asked(2).await;
+    drop(registry);
+    let mut registry = Registry::accept(&stand, &served).await;
+    registry.asked(1).await;
+    registry.answer(1).await;
+    let (mut failed, mut answered) = (Vec::new(), Vec::new());
+    for _ in 0..2 {
+        match stand.message().await.unwrap() {
+            PulldToRelayd::Failed { id, .. } => failed.push(id),
+            PulldToRelayd::Answer { id, .. } => answered.push(id),
+            PulldToRelayd::Hello(_) | PulldToRelayd::Ended { .. } | PulldToRelayd::Cut { .. } => {
+                panic!("no answer")
+            }
+        }
+    }
+    assert_eq!((failed, answered, stand.dials()), (vec![maker], vec![sharer], 2));
 }
