@@ -6,6 +6,12 @@ use std::time::Duration;
 pub const EXCHANGE_CONNECT_BOUND: Duration = Duration::from_secs(5);
 /// Longest wait for a TCP connection to the registry, over all its addresses; a pull waits for it.
 pub const REGISTRY_CONNECT_BOUND: Duration = Duration::from_secs(5);
+/// What is sent to the registry is acknowledged within this time, or the connection has failed. A connection that
+/// is kept for the next pull may lead to a peer that went without a word, as after a change of the network; the pull
+/// that finds out is asked again on a fresh one, for which this leaves it time within the 30 s of its answer.
+/// A registry whose system acknowledges the request may take as long as it likes to answer: nothing is unacknowledged
+/// then.
+pub const REGISTRY_UNACKNOWLEDGED: Duration = Duration::from_secs(10);
 /// Longest identity exchange, from the name's resolution to the judged identity, with Cloudly's `retry`
 /// waits.
 pub const EXCHANGE_BOUND: Duration = Duration::from_secs(10);

@@ -1,17 +1,20 @@
 //! The connections of image pulls: the supervisor connects to the one origin that it knows and hands the
 //! socket to pulld, which can make none and so reaches nobody else (ARC-15, PULL-02).
 
-use std::os::fd::OwnedFd;
+use std::{io, os::fd::OwnedFd};
 
 use coreflow_ipc::messages::pulls::RegistryFailure;
+use nix::sys::socket::{setsockopt, sockopt::TcpUserTimeout};
+use tokio::net::TcpStream;
 
 use crate::{
     configuration::CloudlyUrl,
-    constants::REGISTRY_CONNECT_BOUND,
+    constants::{REGISTRY_CONNECT_BOUND, REGISTRY_UNACKNOWLEDGED},
     exchange::{self, ExchangeError, ResolveError, TransportClass},
 };
 
-/// A TCP connection to the registry, non-blocking and without delay.
+/// A TCP connection to the registry, non-blocking, without delay, and of a bounded patience with a peer that does not
+/// acknowledge.
 ///
 /// # Errors
 /// [`RegistryFailure::Dns`], [`RegistryFailure::Connect`] or [`RegistryFailure::Timeout`]; resolving and
@@ -31,13 +34,22 @@ pub async fn dial(cloudly: &CloudlyUrl) -> Result<OwnedFd, RegistryFailure> {
         }
         Err(_) => return Err(RegistryFailure::Connect),
     };
-    let handed = stream.set_nodelay(true).and_then(|()| stream.into_std());
-    handed.map(OwnedFd::from).map_err(|_| RegistryFailure::Connect)
+    handed(stream).map_err(|_| RegistryFailure::Connect)
+}
+
+/// The socket as pulld gets it.
+fn handed(stream: TcpStream) -> io::Result<OwnedFd> {
+    stream.set_nodelay(true)?;
+    let unacknowledged = u32::try_from(REGISTRY_UNACKNOWLEDGED.as_millis()).expect("a few seconds");
+    setsockopt(&stream, TcpUserTimeout, &unacknowledged)?;
+    Ok(stream.into_std()?.into())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{io::Read, net::TcpListener};
+    use std::{io::Read, net::TcpListener, time::Duration};
+
+    use nix::sys::socket::getsockopt;
 
     use super::*;
 
@@ -45,7 +57,8 @@ mod tests {
         CloudlyUrl::parse(text).unwrap()
     }
 
-    /// PULL-02, ARC-15: the socket leads to the origin of `CLOUDLY_URL`.
+    /// PULL-02, ARC-15: the socket leads to the origin of `CLOUDLY_URL`. PULL-26: it fails when what is sent over it
+    /// is not acknowledged.
     #[tokio::test]
     async fn the_socket_is_one_to_the_origin() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
@@ -55,6 +68,8 @@ mod tests {
         let socket = std::net::TcpStream::from(socket);
         assert_eq!(socket.peer_addr().unwrap().port(), port);
         assert!(socket.nodelay().unwrap());
+        let unacknowledged = getsockopt(&socket, TcpUserTimeout).unwrap();
+        assert_eq!(Duration::from_millis(unacknowledged.into()), REGISTRY_UNACKNOWLEDGED);
         drop(socket);
         assert_eq!(accepted.read(&mut [0]).unwrap(), 0);
     }
