@@ -12,6 +12,15 @@ pub const REGISTRY_CONNECT_BOUND: Duration = Duration::from_secs(5);
 /// A registry whose system acknowledges the request may take as long as it likes to answer: nothing is unacknowledged
 /// then.
 pub const REGISTRY_UNACKNOWLEDGED: Duration = Duration::from_secs(10);
+/// The registry's addresses are used for so long after they were looked up, for dials that come in a row.
+pub const REGISTRY_ADDRESSES_KEPT: Duration = Duration::from_secs(5);
+/// The same of a lookup that failed: long enough for those that waited for it.
+pub const REGISTRY_ADDRESSES_FAILED: Duration = Duration::from_secs(1);
+/// Connections to the registry that are made at once.
+pub const DIAL_BURST: u32 = 128;
+/// Time between two of them in the long run: 100 a second, of which a minute's, for as long as a closed one holds
+/// its local port, is a fourth of the ports that Linux gives out by default (28,232).
+pub const DIAL_SPACING: Duration = Duration::from_millis(10);
 /// Longest identity exchange, from the name's resolution to the judged identity, with Cloudly's `retry`
 /// waits.
 pub const EXCHANGE_BOUND: Duration = Duration::from_secs(10);

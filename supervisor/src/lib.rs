@@ -10,6 +10,7 @@ pub mod constants;
 pub mod control;
 pub mod coreflowctl;
 pub mod custody;
+pub mod dial_pace;
 pub mod exchange;
 pub mod latest;
 pub mod log;

@@ -13,7 +13,6 @@ use coreflow_ipc::{
 use tracing::debug;
 
 use super::{Supervisor, answers::Answered};
-use crate::registry;
 
 impl Supervisor {
     pub(super) fn said_by_pulld(&mut self, message: FromPulld) {
@@ -38,10 +37,11 @@ impl Supervisor {
             return self.fail(Role::Pulld, "it asks for more connections than are being made");
         }
         self.dialing += 1;
-        let cloudly = self.cloudly.clone();
+        let now = self.mono();
+        let dial = self.dials.begin(&self.cloudly, now);
         let (answers, process) = (self.answers.0.clone(), self.workers[&Role::Pulld].processes);
         tokio::spawn(async move {
-            let result = registry::dial(&cloudly).await;
+            let result = dial.await;
             let _ = answers.send(Answered::Connection { process, id, result }).await;
         });
     }
