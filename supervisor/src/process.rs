@@ -234,17 +234,29 @@ fn run_link<Out: Message, In: Message>(
     // No worker has a descriptor to give to the supervisor.
     let (sender, receiver) = link::open::<Out, In>(end, Descriptors::Refused)?;
     let (queue, queued) = mpsc::channel(WORKER_QUEUE);
-    tokio::spawn(write(sender, queued));
+    tokio::spawn(write(sender, queued, report.clone()));
     Ok((queue, tokio::spawn(read(receiver, report.clone(), said))))
 }
 
-async fn write<Out: Message>(mut sender: LinkSender<Out>, mut queued: mpsc::Receiver<Queued<Out>>) {
+async fn write<Out: Message>(
+    mut sender: LinkSender<Out>,
+    mut queued: mpsc::Receiver<Queued<Out>>,
+    report: Report,
+) {
     while let Some((message, descriptors)) = queued.recv().await {
         let beside: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-        if sender.send(&message, &beside).await.is_err() {
-            return;
+        match sender.send(&message, &beside).await {
+            Ok(()) => {}
+            // The reader reports that, after what the worker said before.
+            Err(LinkError::Closed) => return,
+            Err(error) => {
+                report.send(Happened::LinkEnded(error)).await;
+                break;
+            }
         }
     }
+    // What is queued until the worker has ended goes nowhere; that the queue is full would hide why.
+    while queued.recv().await.is_some() {}
 }
 
 async fn read<In: Message>(mut receiver: LinkReceiver<In>, report: Report, said: fn(In) -> Said) {
@@ -278,3 +290,6 @@ async fn read_last_words(pipe: pipe::Receiver) -> String {
     }
     String::from_utf8_lossy(&kept).trim().to_owned()
 }
+
+#[cfg(test)]
+mod tests;
