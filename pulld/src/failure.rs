@@ -4,6 +4,7 @@
 use std::{error::Error, io};
 
 use coreflow_ipc::messages::pulls::RegistryFailure;
+use h2::Reason;
 
 /// The class of what ended an exchange over HTTP.
 pub(crate) fn of_http(error: &hyper::Error) -> RegistryFailure {
@@ -19,12 +20,27 @@ pub(crate) fn of_http(error: &hyper::Error) -> RegistryFailure {
         if let Some(io) = cause.downcast_ref::<io::Error>() {
             return of_io(io);
         }
+        // It names no cause of its own, also where it has one.
+        if let Some(error) = cause.downcast_ref::<h2::Error>() {
+            return of_http2(error);
+        }
         source = cause.source();
     }
     if error.is_canceled() || error.is_closed() || error.is_incomplete_message() {
         return RegistryFailure::Closed;
     }
     RegistryFailure::Protocol
+}
+
+/// The class of what ended a stream or a connection of HTTP/2.
+fn of_http2(error: &h2::Error) -> RegistryFailure {
+    if let Some(io) = error.get_io() {
+        return of_io(io);
+    }
+    let gave_up = error.is_go_away()
+        || matches!(error.reason(), Some(Reason::NO_ERROR | Reason::REFUSED_STREAM | Reason::CANCEL));
+    // What the registry says, not what was found wrong with what it says.
+    if error.is_remote() && gave_up { RegistryFailure::Closed } else { RegistryFailure::Protocol }
 }
 
 /// The class of a connection's failure after its handshake.

@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use coreflow_ipc::messages::pulls::PulldToRelayd;
+use coreflow_ipc::messages::pulls::{PulldToRelayd, RegistryFailure};
 use rustls::ServerConfig;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -24,6 +24,8 @@ const OK: &[u8] = &[0x88];
 /// `x: y`, new and not kept.
 const TRAILER: &[u8] = &[0, 1, b'x', 1, b'y'];
 const NO_ERROR: [u8; 4] = [0, 0, 0, 0];
+const PROTOCOL_ERROR: [u8; 4] = [0, 0, 0, 1];
+const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
 const CANCEL: [u8; 4] = [0, 0, 0, 8];
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -130,6 +132,37 @@ async fn only_the_end_of_its_stream_is_the_end_of_a_body() {
         (vec![goaway(0, NO_ERROR)], false),
     ] {
         assert_eq!(is_said_to_be_all(&end).await, all, "{end:?}");
+    }
+}
+
+/// What becomes of a pull whose answer is `said`, after which the connection is closed or reset.
+async fn failure_after(said: &[Vec<u8>], reset: bool) -> RegistryFailure {
+    let (mut stand, served) = stand().await;
+    stand.pull("/v2/").await;
+    let mut registry = Registry::accept(&stand, &served).await;
+    registry.asked(1).await;
+    registry.say(said).await;
+    if reset {
+        registry.stream.get_ref().0.set_zero_linger().unwrap();
+    }
+    drop(registry);
+    stand.failure().await
+}
+
+/// PULL-26: over HTTP/2 too a connection that ends before the answer is a close, and so is one that the registry
+/// gives up in order and a request that it did not take; what breaks HTTP/2 is a failure of the protocol.
+#[tokio::test]
+async fn a_close_before_the_answer_is_its_class_over_http2() {
+    for (said, reset, class) in [
+        (vec![], false, RegistryFailure::Closed),
+        (vec![], true, RegistryFailure::Closed),
+        (vec![goaway(0, NO_ERROR)], false, RegistryFailure::Closed),
+        (vec![goaway(1, NO_ERROR)], false, RegistryFailure::Closed),
+        (vec![frame(RST_STREAM, 0, 1, &REFUSED_STREAM)], false, RegistryFailure::Closed),
+        (vec![frame(RST_STREAM, 0, 1, &PROTOCOL_ERROR)], false, RegistryFailure::Protocol),
+        (vec![frame(DATA, 0, 0, b"x")], false, RegistryFailure::Protocol),
+    ] {
+        assert_eq!(failure_after(&said, reset).await, class, "{said:?}");
     }
 }
 
