@@ -53,8 +53,6 @@ pub enum Phase {
     Confined,
     /// relayd got the launch facts.
     Informed,
-    /// pulld asks for a connection to the registry.
-    AskConnection,
     /// relayd is open.
     Open,
     /// The worker said its last.
