@@ -22,7 +22,7 @@ pub const LINK_QUEUE: usize = 64;
 pub const EXCHANGE_END: Duration = Duration::from_secs(1);
 
 /// Connections that are kept while nobody uses them.
-pub const KEPT_CONNECTIONS: usize = 64;
+pub const KEPT_CONNECTIONS: usize = 256;
 /// A connection that nobody used for so long is closed.
 pub const KEPT_FOR: Duration = Duration::from_secs(60);
 /// How often kept connections are looked at for those that are closed or old.
