@@ -2,20 +2,19 @@
 //! answer is read by its own framing, so that a cut, a made-up length or a lost line shows; over HTTP/2 it asks
 //! by the book and sees a reset.
 
+mod h2;
+
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Request;
-use http_body_util::{BodyExt, Empty};
-use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
 use tokio_rustls::client::TlsStream;
 
 use crate::dial::{Target, tls};
 use crate::waiting::within;
+
+pub use h2::{H2Node, H2Pull};
 
 /// How long one answer may take, longer than the relay's own patience.
 const BOUND: Duration = Duration::from_secs(60);
@@ -75,93 +74,44 @@ impl std::fmt::Debug for Pulled {
 /// When the relay cannot be dialled, or a request cannot be made.
 pub async fn pull(target: &Target, method: &str, path: &str, headers: &[(&str, &str)]) -> Pulled {
     // On the heap: two protocols' worth of state would fill a test's stack where pulls are joined.
-    Box::pin(exchange(target, method, path, headers)).await
+    Box::pin(exchange(target, method, path, headers, Bytes::new())).await
 }
 
-async fn exchange(target: &Target, method: &str, path: &str, headers: &[(&str, &str)]) -> Pulled {
+/// [`pull`] with a body of the request, of a stated length.
+///
+/// # Panics
+/// As [`pull`].
+pub async fn pull_with_body(target: &Target, method: &str, path: &str, body: &str) -> Pulled {
+    let length = body.len().to_string();
+    let body = Bytes::copy_from_slice(body.as_bytes());
+    Box::pin(exchange(target, method, path, &[("content-length", &length)], body)).await
+}
+
+async fn exchange(
+    target: &Target,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: Bytes,
+) -> Pulled {
     let stream = tls(target).await.expect("the relay is reached");
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-        let pulling = async { H2Pull::over(target, stream, method, path, headers).await.whole().await };
+        let pulling = async {
+            let mut node = H2Node::over(stream, &host(target), None).await;
+            node.ask(method, path, headers, body).await.whole().await
+        };
         return within(BOUND, "answer over HTTP/2", pulling).await.expect("in time");
     }
     let mut puller = Puller { stream, read: Vec::new(), host: host(target) };
     puller.ask(method, path, headers).await;
+    if !body.is_empty() {
+        puller.send(&String::from_utf8_lossy(&body)).await;
+    }
     puller.answer(method).await
 }
 
 fn host(target: &Target) -> String {
     format!("{}:{}", target.server_name, target.address.port())
-}
-
-/// A pull over HTTP/2 whose body is read as the test says. Dropping it leaves.
-pub struct H2Pull {
-    /// The answer, as far as it came.
-    pub pulled: Pulled,
-    body: Option<Incoming>,
-    connection: JoinHandle<hyper::Result<()>>,
-}
-
-impl H2Pull {
-    /// Asks on a connection of its own and reads the head of the answer.
-    ///
-    /// # Panics
-    /// When the relay cannot be dialled over HTTP/2, or a request cannot be made.
-    pub async fn begin(target: &Target, method: &str, path: &str, headers: &[(&str, &str)]) -> Self {
-        let stream = tls(target).await.expect("the relay is reached");
-        let begun = Self::over(target, stream, method, path, headers);
-        within(BOUND, "head of an answer over HTTP/2", begun).await.expect("in time")
-    }
-
-    async fn over(
-        target: &Target,
-        stream: TlsStream<TcpStream>,
-        method: &str,
-        path: &str,
-        headers: &[(&str, &str)],
-    ) -> Self {
-        let mut request = Request::builder().method(method).uri(format!("https://{}{path}", host(target)));
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let request = request.body(Empty::<Bytes>::new()).expect("a test's request can be made");
-        let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
-        let (mut sender, connection) = handshake.await.expect("a settled protocol is spoken");
-        let connection = tokio::spawn(connection);
-        let Ok(response) = sender.send_request(request).await else {
-            return Self { pulled: Pulled::default(), body: None, connection };
-        };
-        let (head, body) = response.into_parts();
-        let text = |value: &http::HeaderValue| value.as_bytes().iter().copied().map(char::from).collect();
-        let headers = head.headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();
-        let pulled = Pulled { status: head.status.as_u16(), headers, ..Pulled::default() };
-        Self { pulled, body: Some(body), connection }
-    }
-
-    /// Reads the next part of the body; false at its end, which is its own where `complete` is set then.
-    pub async fn more(&mut self) -> bool {
-        let Some(body) = &mut self.body else { return false };
-        match body.frame().await {
-            None => self.pulled.complete = true,
-            Some(Err(_)) => {}
-            Some(Ok(frame)) => {
-                self.pulled.body.extend(frame.into_data().unwrap_or_default());
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Reads the rest.
-    pub async fn whole(mut self) -> Pulled {
-        while self.more().await {}
-        std::mem::take(&mut self.pulled)
-    }
-}
-
-impl Drop for H2Pull {
-    fn drop(&mut self) {
-        self.connection.abort();
-    }
 }
 
 /// A connection over HTTP/1.1. Dropping it leaves without a word.

@@ -4,7 +4,7 @@
 //! `pull_h2.rs`.
 
 use coreflow_tests::pull_bed::{DIGEST, MANIFEST, PullBed};
-use coreflow_tests::puller::{Puller, pull};
+use coreflow_tests::puller::{H2Pull, Puller, pull};
 use coreflow_tests::registry::{head, reply};
 use coreflow_tests::waiting::{BOUND, within};
 use tokio::net::TcpListener;
@@ -433,12 +433,15 @@ async fn a_body_arrives_as_it_comes() {
             }
         });
         if target.tls.alpn_protocols[0] == b"h2" {
-            let pulling = pull(&target, "GET", "/v2/a/b/blobs/h2", &[]);
-            let going_on = async {
-                bed.registry.wait_asked(bed.registry.count() + 1).await.unwrap();
-                go.notify_one();
-            };
-            assert_eq!(tokio::join!(pulling, going_on).0.text(), "0123456789abcdefghij");
+            let mut pull = H2Pull::begin(&target, "GET", &blob(), &[]).await;
+            while pull.pulled.body.len() < 10 {
+                let part = within(BOUND, "first part of a body over HTTP/2", pull.more()).await.unwrap();
+                assert!(part, "nothing arrives before the rest is sent");
+            }
+            assert_eq!(pull.pulled.text(), "0123456789");
+            go.notify_one();
+            let pulled = within(BOUND, "rest of a body over HTTP/2", pull.whole()).await.unwrap();
+            assert_eq!(pulled.text(), "0123456789abcdefghij");
             continue;
         }
         let mut puller = Puller::dial(&target).await;
