@@ -32,26 +32,35 @@ impl PullBed {
     /// # Panics
     /// When it does not open, or the pull does not pass in time.
     pub async fn open() -> Self {
-        Self::open_with(|_| {}).await
+        Self::open_with(|_, _| {}).await
     }
 
-    /// [`PullBed::open`], where `prepare` changes Cloudly's facts before the start.
+    /// [`PullBed::open`], where `prepare` changes how the relay is set up and Cloudly's facts before the start.
     ///
     /// # Panics
     /// As [`PullBed::open`].
-    pub async fn open_with(prepare: impl FnOnce(&mut Settings)) -> Self {
-        let authority = Authority::new();
-        let setup = RelaySetup::new(&authority);
-        let mut settings = setup.cloudly_settings();
-        prepare(&mut settings);
-        let cloudly = Cloudly::start(&authority, settings).await;
-        let registry = Registry::default();
-        cloudly.pulls_from(&registry);
-        let setup = setup.facing(&cloudly);
-        let bed = Self { relay: setup.start(), cloudly, registry, setup };
+    pub async fn open_with(prepare: impl FnOnce(&mut RelaySetup, &mut Settings)) -> Self {
+        let bed = Self::start(prepare, |_| {}).await;
         bed.relay.wait_open().await.expect("the relay opens");
         bed.wait_served().await;
         bed
+    }
+
+    /// A relay that was just started, in front of a Cloudly that `script` told how to answer.
+    pub async fn start(
+        prepare: impl FnOnce(&mut RelaySetup, &mut Settings),
+        script: impl FnOnce(&Cloudly),
+    ) -> Self {
+        let authority = Authority::new();
+        let mut setup = RelaySetup::new(&authority);
+        let mut settings = setup.cloudly_settings();
+        prepare(&mut setup, &mut settings);
+        let cloudly = Cloudly::start(&authority, settings).await;
+        script(&cloudly);
+        let registry = Registry::default();
+        cloudly.pulls_from(&registry);
+        let setup = setup.facing(&cloudly);
+        Self { relay: setup.start(), cloudly, registry, setup }
     }
 
     /// Waits until pulld serves: until then the relay says that it does not.

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use coreflow_tests::disclosure::Marks;
+use coreflow_tests::free_port::free_port;
 use coreflow_tests::memory::search;
 use coreflow_tests::pull_bed::{MANIFEST, PullBed};
 use coreflow_tests::puller::{H2Pull, Puller, pull};
@@ -17,7 +18,7 @@ use nix::sys::signal::Signal;
 async fn nothing_of_a_pull_is_written() {
     let mut marks = Marks::default();
     let bearer = marks.secret("bearer");
-    let bed = PullBed::open_with(|settings| settings.bearer = bearer).await;
+    let bed = PullBed::open_with(|_, settings| settings.bearer = bearer).await;
     bed.relay.signal(Signal::SIGUSR1);
     bed.relay.wait_line("the log level is TRACE").await.unwrap();
     let mut secret = |name: &str| marks.secret(name).replace(['/', '+', '='], "-");
@@ -122,7 +123,15 @@ async fn a_token_is_where_it_passes_and_nowhere_else() {
     );
     let mut marks = Marks::default();
     let token = marks.secret("token");
-    let bed = PullBed::open().await;
+    // With a hub there is a vpnd.
+    let bed = PullBed::open_with(|setup, _| {
+        let hub = [("COREFLOW_VPN_BIND_HOSTNAME", "127.0.0.1".to_owned())]
+            .into_iter()
+            .chain([("COREFLOW_VPN_QUIC_PORT", free_port().to_string())]);
+        setup.variables.extend(hub.map(|(name, value)| (name.to_owned(), value)));
+    })
+    .await;
+    let vpnd = bed.relay.wait_worker("vpnd", None).await.unwrap();
     bed.registry.script(|mut exchange| async move {
         exchange.send(head("200 OK", &[("Content-Length", "1000000")])).await.ok()?;
         exchange.send("begun").await.ok()?;
@@ -140,13 +149,20 @@ async fn a_token_is_where_it_passes_and_nowhere_else() {
         pull(&bed.h2(), "GET", MANIFEST, &[("Authorization", &authorization)]).await;
     }
     assert_eq!(bed.registry.last().get("authorization"), Some(authorization.as_str()));
-    let workers = bed.relay.workers();
-    for (name, pid) in
-        [("supervisor", bed.relay.pid())].into_iter().chain(workers.get("vpnd").map(|pid| ("vpnd", *pid)))
-    {
+    // What each holds for certain: where Cloudly is, which is the supervisor's own setting, and a line of its
+    // program.
+    let origin = bed.cloudly.url();
+    let others =
+        [("supervisor", bed.relay.pid(), origin.as_str()), ("vpnd", vpnd, "the link to relayd is greeted")];
+    for (name, pid, held) in others {
         let scan = search(pid, token.as_bytes()).unwrap();
         assert!(scan.read > 1 << 20 && scan.found.is_empty(), "{name}: {:?}", scan.found);
+        assert!(
+            !search(pid, held.as_bytes()).unwrap().found.is_empty(),
+            "the search of {name} finds nothing"
+        );
     }
+    assert_eq!(bed.relay.workers().get("vpnd"), Some(&vpnd), "it was vpnd all along");
     // The same search finds it where it is: in this very process, which is the node.
     assert!(!search(std::process::id(), token.as_bytes()).unwrap().found.is_empty());
 }
