@@ -105,6 +105,7 @@ fn links_between_documents_lead_somewhere() {
         "CONTRIBUTING.md",
         "CHANGELOG.md",
         "docs/architecture.md",
+        "docs/benchmarks.md",
         "docs/configuration.md",
         "docs/contract.md",
         "docs/isolation.md",
