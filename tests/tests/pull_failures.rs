@@ -79,7 +79,7 @@ async fn a_registry_that_fails_is_named_by_class() {
     }
 }
 
-/// PULL-26, PULL-29: who takes a connection and then says nothing, before TLS or after it, is given up on by
+/// PULL-26: who takes a connection and then says nothing, before TLS or after it, is given up on by
 /// class within the relay's patience, and no other pull has to wait for that.
 #[tokio::test]
 async fn a_registry_that_is_silent_is_a_timeout() {
