@@ -31,8 +31,9 @@ const REGISTER: &str = "registerPalletRuntimeSession";
 const REPORT: &str = "reportRuntimeAssignmentObservation";
 const SHARE: &str = "listener-share-held";
 
-/// A relay that may open so many files. Of those past 128 a fourth are places of connections on their way,
-/// an eighth of pulls, and the rest of nodes; an address may hold a fourth of each.
+/// A relay that may open so many files. Of those past 128 a fourth are places of connections on their way, an
+/// eighth are for pulls, whose places are half as many, since each takes two, and the rest are places of nodes;
+/// an address may hold a fourth of each.
 async fn small(open_files: u32) -> Scene {
     let scene = Scene::start(|_, mut setup| {
         setup.open_files = Some(open_files);
