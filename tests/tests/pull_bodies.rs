@@ -1,7 +1,7 @@
 //! The bodies of pulls: as fast as the slower of two, cut where they are cut, and nobody's but their own (PULL).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use coreflow_tests::bench::cost::memory;
@@ -15,8 +15,6 @@ use tokio::task::JoinSet;
 const MIB: u64 = 1 << 20;
 /// More than what the sockets on the way of one pull may hold.
 const HELD: u64 = 32 * MIB;
-/// Over the relay's 30 s without a byte.
-const STALL: Duration = Duration::from_secs(50);
 
 fn blob() -> String {
     format!("/v2/a/b/blobs/{DIGEST}")
@@ -178,10 +176,12 @@ async fn a_node_that_leaves_ends_the_exchange() {
     let bed = PullBed::open().await;
     let descriptors = || {
         let counts = census::take(bed.relay.pid()).into_iter();
-        counts.map(|(name, held)| (name, held.descriptors)).collect::<Vec<_>>()
+        let own = |held: census::Holding| held.descriptors.expect("they are shown to root: run it as root");
+        counts.map(|(name, held)| (name, own(held))).collect::<Vec<_>>()
     };
-    let mut settled = Vec::new();
-    for round in 0..3 {
+    bed.over_both("GET", &blob(), &[]).await;
+    let before = descriptors();
+    for _ in 0..3 {
         let idle = bed.registry.open_connections();
         pour(&bed.registry, 1024 * MIB);
         let mut nodes = Vec::new();
@@ -204,17 +204,13 @@ async fn a_node_that_leaves_ends_the_exchange() {
         for answer in bed.over_both("GET", &blob(), &[]).await {
             assert_eq!(answer.text(), "next");
         }
-        if round == 0 {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            settled = descriptors();
-        }
     }
     let back = || {
         let now = descriptors();
-        now.iter().zip(&settled).all(|((_, now), (_, then))| *now <= then.map(|then| then + 2)).then_some(())
+        now.iter().zip(&before).all(|((_, now), (_, then))| *now <= then + 2).then_some(())
     };
     let after = poll(BOUND, "descriptors as before", back).await;
-    assert!(after.is_ok(), "descriptors were {settled:?} and are {:?}", descriptors());
+    assert!(after.is_ok(), "descriptors were {before:?} and are {:?}", descriptors());
 }
 
 /// PULL-05, PULL-28: of many nodes at once each gets what its own token asked for, over either protocol.
@@ -305,55 +301,4 @@ async fn the_loss_of_pulld_ends_pulls_and_nothing_else() {
     assert_eq!((node.closes().len(), node.registrations().len()), (0, 1));
     let body = format!(r#"{{"session":{}}}"#, node.binding().unwrap());
     node.request("getRuntimeRegistryCredential", &body).await.unwrap().outcome().unwrap();
-}
-
-/// PULL-18, PULL-30: thirty seconds without a byte end a pull, whether the registry is silent or the node does not
-/// read; one that trickles is bounded by nothing.
-#[tokio::test]
-async fn a_pull_may_be_slow_and_may_not_stand_still() {
-    let bed = PullBed::open().await;
-    let ended = Arc::new(Mutex::new(Vec::new()));
-    let noted = ended.clone();
-    bed.registry.script(move |mut exchange| {
-        let noted = noted.clone();
-        async move {
-            let target = exchange.asked.target.clone();
-            exchange.send(head("200 OK", &[("Content-Length", "1000000000")])).await.ok()?;
-            match target.as_str() {
-                "/v2/silent" => {
-                    exchange.send("half").await.ok()?;
-                    exchange.left().await;
-                }
-                "/v2/trickle" => loop {
-                    exchange.send("x").await.ok()?;
-                    tokio::time::sleep(Duration::from_secs(1)).await;
-                },
-                _ => while exchange.send(vec![b'q'; 64 << 10]).await.is_ok() {},
-            }
-            noted.lock().unwrap().push(target);
-            None
-        }
-    });
-    let has_ended = async |target: &str| {
-        let look = || ended.lock().unwrap().iter().any(|ended| ended == target).then_some(());
-        poll(STALL, "end of an exchange at the registry", look).await.unwrap();
-    };
-    let silent = async {
-        let answer = bed.get("/v2/silent", &[]).await;
-        assert!(answer.status == 200 && !answer.complete && answer.text() == "half", "{answer:?}");
-        has_ended("/v2/silent").await;
-    };
-    let unread = async {
-        let mut puller = Puller::dial(&bed.h1()).await;
-        puller.ask("GET", "/v2/unread", &[]).await;
-        assert_eq!(puller.head().await.status, 200);
-        has_ended("/v2/unread").await;
-        assert!(puller.ended().await);
-    };
-    let mut trickle = Puller::dial(&bed.h1()).await;
-    trickle.ask("GET", "/v2/trickle", &[]).await;
-    assert_eq!(trickle.head().await.status, 200);
-    within(STALL, "ends of pulls that stand still", async { tokio::join!(silent, unread) }).await.unwrap();
-    let arrived = trickle.pending().len();
-    assert!(trickle.wait_bytes(arrived + 35).await, "a slow pull goes on");
 }
