@@ -1,10 +1,16 @@
 //! What of a request is no pull, or more than one needs: refused by name, and the registry hears nothing of it
 //! (PULL).
 
+use std::sync::Arc;
+
 use coreflow_tests::pull_bed::{DIGEST, MANIFEST, PullBed};
-use coreflow_tests::puller::{Pulled, Puller, pull};
+use coreflow_tests::puller::{H2Node, H2Pull, Pulled, Puller, pull, pull_with_body};
 use coreflow_tests::registry::{head, reply};
+use coreflow_tests::stranger::Stranger;
+use coreflow_tests::waiting::{BOUND, within};
+use futures_util::future::select;
 use http::uri::PathAndQuery;
+use tokio::sync::Notify;
 
 #[track_caller]
 fn assert_refused(answer: &Pulled, status: u16, name: &str, of: &str) {
@@ -128,7 +134,7 @@ async fn a_head_beyond_its_bounds_is_refused() {
     let answer = bed.get(MANIFEST, &[("Authorization", &token(262_144))]).await;
     assert!([0, 400, 413, 431].contains(&answer.status), "{answer:?}");
     let over_h2 = pull(&bed.h2(), "GET", MANIFEST, &[("Authorization", &token(40_000))]).await;
-    assert!([0, 431].contains(&over_h2.status), "{over_h2:?}");
+    assert_refused(&over_h2, 431, "pull-headers-refused", "40 kB of token over HTTP/2");
     assert_eq!(bed.registry.count(), count);
     for answer in bed.over_both("GET", MANIFEST, &[]).await {
         assert_eq!(answer.status, 200);
@@ -158,6 +164,7 @@ async fn a_body_is_no_request() {
     let bed = PullBed::open().await;
     let inner = "GET /v2/smuggled HTTP/1.1\r\nHost: x\r\n\r\n";
     let length = format!("Content-Length: {}\r\n", inner.len());
+    let mut served = Vec::new();
     for (framing, body, pipelined) in [
         (length.clone(), inner.to_owned(), false),
         (format!("{length}Content-Length: 0\r\n"), inner.to_owned(), false),
@@ -176,6 +183,7 @@ async fn a_body_is_no_request() {
         let last = "GET /v2/last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
         puller.send(&format!("GET /v2/outer HTTP/1.1\r\nHost: x\r\n{framing}\r\n{body}{last}")).await;
         assert!(puller.ended().await);
+        let answers = String::from_utf8_lossy(puller.pending()).matches("HTTP/1.1 200 ").count();
         let asked = bed.registry.asked();
         let targets: Vec<&str> = asked[count..].iter().map(|asked| asked.target.as_str()).collect();
         // After a chunked body the inner text is a request of its own, which is in order.
@@ -183,6 +191,8 @@ async fn a_body_is_no_request() {
         let sound =
             outer.is_empty() || outer == ["/v2/outer"] || pipelined && outer == ["/v2/outer", "/v2/smuggled"];
         assert!(sound, "{framing:?}: the registry saw {targets:?}");
+        assert_eq!(answers, targets.len(), "{framing:?}: of {targets:?}");
+        served.push(answers);
         for asked in &asked[count..] {
             assert_eq!(
                 (asked.get("transfer-encoding"), asked.get("content-length")),
@@ -191,6 +201,97 @@ async fn a_body_is_no_request() {
             );
         }
     }
+    assert!(served[0] > 0, "a body that is framed as it should be is no hindrance: {served:?}");
+}
+
+/// PULL-16: a refusal reaches a client over HTTP/2 whole and by name, though its body was not asked for: the
+/// refusal waits for the end of a short one.
+#[tokio::test]
+async fn a_refused_method_with_a_body_is_answered_by_name() {
+    let bed = PullBed::open().await;
+    let count = bed.registry.count();
+    for size in [1, 3, 16_000, 60_000] {
+        let body = "b".repeat(size);
+        for method in ["POST", "PUT", "PATCH"] {
+            for target in [bed.h1(), bed.h2()] {
+                let answer = pull_with_body(&target, method, "/v2/a/b/blobs/uploads/", &body).await;
+                assert_refused(&answer, 405, "pull-method-refused", &format!("{method} of {size}"));
+                assert!(answer.complete, "{method} of {size}: {answer:?}");
+            }
+        }
+    }
+    assert_eq!(bed.registry.count(), count);
+}
+
+/// PULL-25: a GET with a body of 200 KiB is answered or refused, and nothing of that body is a request at the
+/// registry; then the relay goes on.
+#[tokio::test]
+async fn a_long_body_of_a_pull_is_no_request() {
+    let bed = PullBed::open().await;
+    let inner = "GET /v2/smuggled HTTP/1.1\r\nHost: x\r\n\r\n";
+    let body = inner.repeat((200 << 10) / inner.len() + 1);
+    for target in [bed.h1(), bed.h2()] {
+        let count = bed.registry.count();
+        let answer = pull_with_body(&target, "GET", MANIFEST, &body).await;
+        assert!(answer.status == 200 || (400..500).contains(&answer.status), "{answer:?}");
+        assert!(answer.complete, "{answer:?}");
+        assert_eq!(pull(&target, "GET", "/v2/last", &[]).await.status, 200);
+        let asked = bed.registry.asked().split_off(count);
+        let targets: Vec<&str> = asked.iter().map(|asked| asked.target.as_str()).collect();
+        assert!(targets == [MANIFEST, "/v2/last"] || targets == ["/v2/last"], "{targets:?}");
+        assert!(asked.iter().all(|asked| asked.get("content-length").is_none()), "{asked:?}");
+    }
+}
+
+/// An address has a fourth of the exchanges that may be under way, on however few connections: what is beyond is
+/// refused by name and not asked of the registry, another address is served meanwhile, and so is this one again
+/// once one of its exchanges has ended.
+#[tokio::test]
+async fn an_address_has_its_share_of_the_exchanges() {
+    // Under 256 open files there are eight places of pulls, and as many exchanges.
+    let bed = PullBed::open_with(|setup, _| setup.open_files = Some(256)).await;
+    let line = bed.relay.wait_line("the listener has places under a limit of 256 open files").await.unwrap();
+    assert!(line.text.contains("pulls=8"), "{}", line.text);
+    let release = Arc::new(Notify::new());
+    let released = release.clone();
+    bed.registry.script(move |mut exchange| {
+        let released = released.clone();
+        async move {
+            if !exchange.asked.target.starts_with("/v2/held/") {
+                return exchange.answer(reply("200 OK", &[], b"x")).await;
+            }
+            exchange.send(head("200 OK", &[("Content-Length", "2")])).await.ok()?;
+            released.notified().await;
+            exchange.answer("xy").await
+        }
+    });
+    let stream = Stranger::new(bed.h2(), 2).tls().await.unwrap();
+    let mut node = H2Node::over(stream, &bed.setup.host_name, None).await;
+    let mut held = Vec::new();
+    for number in 0..2 {
+        held.push(node.get(&format!("/v2/held/{number}")).await);
+        assert_eq!(held[number].pulled.status, 200);
+    }
+    let count = bed.registry.count();
+    for _ in 0..3 {
+        let refused = node.get(MANIFEST).await.whole().await;
+        assert_refused(&refused, 503, "pull-connections-full", "a third exchange of an address");
+    }
+    assert_eq!(bed.registry.count(), count, "the registry heard of what was refused");
+    for answer in bed.over_both("GET", MANIFEST, &[]).await {
+        assert_eq!((answer.status, answer.text().as_str()), (200, "x"), "another address");
+    }
+    release.notify_one();
+    // Whichever of the two it was.
+    let [one, two] = <[H2Pull; 2]>::try_from(held).ok().unwrap();
+    let (first, other) = (Box::pin(one.whole()), Box::pin(two.whole()));
+    let ended = within(BOUND, "end of one exchange", select(first, other)).await.unwrap();
+    let (ended, other) = ended.factor_first();
+    assert_eq!((ended.text().as_str(), ended.complete), ("xy", true));
+    let again = async { while node.get(MANIFEST).await.whole().await.status != 200 {} };
+    within(BOUND, "pull in the place of one that ended", again).await.unwrap();
+    release.notify_one();
+    assert_eq!(within(BOUND, "end of the other exchange", other).await.unwrap().text(), "xy");
 }
 
 /// PULL-11, PULL-25: a line of the registry's that would be two lines to the node is none of an answer.
