@@ -7,6 +7,7 @@ mod h2;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http_body_util::Full;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
@@ -98,7 +99,7 @@ async fn exchange(
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
         let pulling = async {
             let mut node = H2Node::over(stream, &host(target), None).await;
-            node.ask(method, path, headers, body).await.whole().await
+            node.ask(method, path, headers, Full::new(body)).await.whole().await
         };
         return within(BOUND, "answer over HTTP/2", pulling).await.expect("in time");
     }

@@ -2,14 +2,20 @@
 //! (PULL).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use bytes::Bytes;
 use coreflow_tests::pull_bed::{DIGEST, MANIFEST, PullBed};
 use coreflow_tests::puller::{H2Node, H2Pull, Pulled, Puller, pull, pull_with_body};
 use coreflow_tests::registry::{head, reply};
 use coreflow_tests::stranger::Stranger;
 use coreflow_tests::waiting::{BOUND, within};
 use futures_util::future::select;
+use futures_util::stream;
 use http::uri::PathAndQuery;
+use http_body_util::StreamBody;
+use hyper::body::Frame;
 use tokio::sync::Notify;
 
 #[track_caller]
@@ -220,6 +226,30 @@ async fn a_refused_method_with_a_body_is_answered_by_name() {
             }
         }
     }
+    // No reset comes before the end of the request, which some clients would take for the answer.
+    let taken = Arc::new(AtomicBool::new(false));
+    let end = taken.clone();
+    let parts = stream::unfold(0, move |part| {
+        let end = end.clone();
+        async move {
+            match part {
+                0 => {}
+                // The node's own pace.
+                1 => tokio::time::sleep(Duration::from_millis(200)).await,
+                _ => {
+                    end.store(true, Ordering::SeqCst);
+                    return None;
+                }
+            }
+            Some((Ok(Frame::data(Bytes::from_static(b"a=b"))), part + 1))
+        }
+    });
+    let stream = Stranger::new(bed.h2(), 1).tls().await.unwrap();
+    let mut node = H2Node::over(stream, &bed.setup.host_name, None).await;
+    let asked = async { node.ask("POST", "/v2/token", &[], StreamBody::new(parts)).await.whole().await };
+    let answer = within(BOUND, "answer to a body in two parts", asked).await.unwrap();
+    assert_refused(&answer, 405, "pull-method-refused", "POST in two parts");
+    assert!(taken.load(Ordering::SeqCst), "the stream was reset before the request had ended");
     assert_eq!(bed.registry.count(), count);
 }
 

@@ -1,12 +1,14 @@
 //! A container client over HTTP/2: one connection of one or many pulls, each read as the test says, with the
 //! windows that the test gives them.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Request;
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
@@ -23,7 +25,7 @@ const CONNECTION_WINDOW: u32 = 4 << 20;
 
 /// A connection. It ends once this and all pulls on it are dropped.
 pub struct H2Node {
-    sender: http2::SendRequest<Full<Bytes>>,
+    sender: http2::SendRequest<UnsyncBoxBody<Bytes, Infallible>>,
     host: String,
     connection: Arc<Connection>,
 }
@@ -63,13 +65,13 @@ impl H2Node {
         method: &str,
         path: &str,
         headers: &[(&str, &str)],
-        body: impl Into<Bytes>,
+        body: impl Body<Data = Bytes, Error = Infallible> + Send + 'static,
     ) -> H2Pull {
         let mut request = Request::builder().method(method).uri(format!("https://{}{path}", self.host));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(Full::new(body.into())).expect("a test's request can be made");
+        let request = request.body(body.boxed_unsync()).expect("a test's request can be made");
         let connection = Arc::clone(&self.connection);
         let Ok(response) = self.sender.send_request(request).await else {
             return H2Pull { pulled: Pulled::default(), body: None, _connection: connection };
@@ -86,7 +88,7 @@ impl H2Node {
     /// # Panics
     /// When it does not.
     pub async fn get(&mut self, path: &str) -> H2Pull {
-        let asked = self.ask("GET", path, &[], Bytes::new());
+        let asked = self.ask("GET", path, &[], Full::default());
         within(BOUND, "head of an answer over HTTP/2", asked).await.expect("in time")
     }
 }
@@ -108,7 +110,7 @@ impl H2Pull {
         let begun = async {
             let stream = tls(target).await.expect("the relay is reached");
             let mut node = H2Node::over(stream, &host(target), None).await;
-            node.ask(method, path, headers, Bytes::new()).await
+            node.ask(method, path, headers, Full::default()).await
         };
         within(BOUND, "head of an answer over HTTP/2", begun).await.expect("in time")
     }
