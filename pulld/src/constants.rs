@@ -30,12 +30,12 @@ pub const KEPT_SWEEP: Duration = Duration::from_secs(5);
 
 /// Longest head that is read of the registry, in bytes, with what of it does not cross (PULL-24). What is
 /// read of a body at once is bounded by it too.
-pub const ANSWER_HEAD: usize = 128 << 10;
+pub const ANSWER_HEAD: usize = 64 << 10;
 /// Most headers that are read of an answer, with those that do not cross (PULL-24).
 pub const ANSWER_HEADERS: usize = 100;
 
-/// Bytes that are received of a registry's socket at once while a body streams: eight TLS records.
-pub const RECEIVE: usize = 128 << 10;
+/// Bytes that are received of a registry's socket at once while a body streams: four TLS records.
+pub const RECEIVE: usize = 64 << 10;
 /// The same while nothing large was received on the connection.
 pub const RECEIVE_FIRST: usize = 8 << 10;
 

@@ -157,7 +157,7 @@ pub const PULL_QUEUE: usize = 2 * EXCHANGES + WAITING_STREAMS;
 /// answer, and some more.
 pub const PULL_ANSWER_BUDGET: Duration = Duration::from_secs(45);
 /// Bytes of a pull's body that are read at once.
-pub const PULL_CHUNK: usize = 128 << 10;
+pub const PULL_CHUNK: usize = 64 << 10;
 /// Bytes of a refused request's body that are read before it is answered, and for how long.
 pub const REFUSED_BODY: usize = 64 << 10;
 /// See [`REFUSED_BODY`].

@@ -145,7 +145,7 @@ impl Connection {
     }
 
     /// Ends when the connection has stayed too long for what it is. A pull's goes on while its node takes
-    /// something, however little.
+    /// something; below some 4 KiB a second the kernel shows it too seldom.
     async fn overdue(&self) {
         loop {
             let pulls = self.held().as_ref().is_some_and(|held| matches!(held.stage, Stage::Pulling));
