@@ -164,6 +164,8 @@ pub const REFUSED_BODY: usize = 64 << 10;
 pub const REFUSED_BODY_BUDGET: Duration = Duration::from_secs(2);
 /// A connection whose node takes nothing of a pull's body for so long is closed.
 pub const PULL_STALL: Duration = Duration::from_secs(30);
+/// How often a body on its way is looked at for what its node has taken of it.
+pub const PULL_LOOK: Duration = Duration::from_secs(5);
 /// A connection of pulls on which nothing moves for so long is closed.
 pub const PULL_IDLE: Duration = Duration::from_secs(60);
 /// Closing a socket in order.

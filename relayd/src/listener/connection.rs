@@ -38,7 +38,7 @@ use super::{
     wire::{Transport, Wire},
 };
 use crate::{
-    constants::{CONNECTION_BUDGET, HEAD_BUDGET, PULL_IDLE, PULL_STALL},
+    constants::{CONNECTION_BUDGET, HEAD_BUDGET, PULL_IDLE, PULL_LOOK, PULL_STALL},
     pulls::{Cut, PullBody, PullFailure, Pulls},
 };
 
@@ -150,16 +150,17 @@ impl Connection {
         loop {
             let pulls = self.held().as_ref().is_some_and(|held| matches!(held.stage, Stage::Pulling));
             let moved = *self.moved.lock().expect("no holder of the time panics");
-            let due = match (pulls, self.body.last()) {
-                (true, Some(last)) => last + PULL_STALL,
-                (true, None) => moved + PULL_IDLE,
-                (false, _) => self.due,
+            let now = Instant::now();
+            let (due, look) = match (pulls, self.body.last()) {
+                (true, Some(last)) => (last + PULL_STALL, now + PULL_LOOK),
+                (true, None) => (moved + PULL_IDLE, moved + PULL_IDLE),
+                (false, _) => (self.due, self.due),
             };
-            if due <= Instant::now() {
+            if due <= now {
                 return;
             }
             let written = self.written.load(Ordering::Relaxed);
-            sleep_until(due).await;
+            sleep_until(due.min(look)).await;
             if self.written.load(Ordering::Relaxed) != written {
                 self.moves();
                 if self.body.last().is_some() {
