@@ -33,8 +33,9 @@ impl std::error::Error for CodecError {}
 
 /// Encodes `message`; more than `LIMIT` bytes are refused.
 pub fn encode<M: Encode, const LIMIT: usize>(message: &M) -> Result<Vec<u8>, CodecError> {
-    let bytes = bincode::encode_to_vec(message, config::standard()).map_err(|_| CodecError::Malformed)?;
-    if bytes.len() > LIMIT { Err(CodecError::TooLong) } else { Ok(bytes) }
+    let mut frame = Vec::new();
+    append::<_, LIMIT>(message, &mut frame)?;
+    Ok(frame.split_off(HEADER))
 }
 
 /// Appends the frame of `message` to `frames`, header and all; on an error nothing is appended.

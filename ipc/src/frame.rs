@@ -36,7 +36,8 @@ impl std::fmt::Display for FrameError {
 impl std::error::Error for FrameError {}
 
 /// Puts the header before an encoded message.
-pub fn framed(payload: &[u8]) -> Vec<u8> {
+#[cfg(test)]
+pub(crate) fn framed(payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("a link's limit is far below 4 GiB");
     let mut frame = Vec::with_capacity(HEADER + payload.len());
     frame.extend_from_slice(&length.to_be_bytes());

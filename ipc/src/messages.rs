@@ -25,9 +25,6 @@ pub trait Message: Sized + Send + Sync + 'static {
     /// Longest encoded form in bytes, both when sending and when receiving.
     const LIMIT: usize;
 
-    /// The encoded form.
-    fn to_bytes(&self) -> Result<Vec<u8>, CodecError>;
-
     /// Appends the message as a frame.
     fn append(&self, frames: &mut Vec<u8>) -> Result<(), CodecError>;
 
@@ -48,10 +45,6 @@ macro_rules! message {
     ($kind:ty, $limit:expr, $descriptors:expr) => {
         impl $crate::messages::Message for $kind {
             const LIMIT: usize = $limit;
-
-            fn to_bytes(&self) -> Result<Vec<u8>, $crate::codec::CodecError> {
-                $crate::codec::encode::<_, { $limit }>(self)
-            }
 
             fn append(&self, frames: &mut Vec<u8>) -> Result<(), $crate::codec::CodecError> {
                 $crate::codec::append::<_, { $limit }>(self, frames)
