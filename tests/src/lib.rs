@@ -51,4 +51,5 @@ pub mod silent;
 pub mod soak;
 pub mod sockets;
 pub mod stranger;
+mod unverified;
 pub mod waiting;

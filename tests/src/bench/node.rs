@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use rustls::ClientConfig;
 use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls::pki_types::ServerName;
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -24,6 +23,7 @@ use super::exchange::Question;
 use super::head::Head;
 use super::websocket::WebSocket;
 use crate::envelope::{Ids, Message, request};
+use crate::unverified::Unverified;
 
 /// How long dialling, upgrade and registration may take together.
 const BOUND: Duration = Duration::from_secs(30);
@@ -181,43 +181,4 @@ pub async fn shake_hands(dial: &Dial, number: usize) -> Result<(), Trouble> {
         Ok(())
     };
     timeout(BOUND, once).await.unwrap_or_else(|_| Err("a handshake took too long".to_owned()))
-}
-
-/// Takes any certificate: what the client spends on it would be taken from the relays on the same machine.
-#[derive(Debug)]
-struct Unverified;
-
-impl ServerCertVerifier for Unverified {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        rustls::crypto::ring::default_provider().signature_verification_algorithms.supported_schemes()
-    }
 }

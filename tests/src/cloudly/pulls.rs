@@ -4,14 +4,14 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::registry::{Duplex, Registry};
+use crate::unverified::Unverified;
 
 /// Who serves the connections that are the registry's.
 #[derive(Clone)]
@@ -51,51 +51,12 @@ pub(super) fn is_cloudlys(first_line: &str) -> bool {
 /// A client that takes any certificate: the registry is on this host, and what is tested is in front of it.
 fn trusting() -> Arc<ClientConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let schemes = provider.signature_verification_algorithms.supported_schemes();
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("ring serves the default protocol versions")
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Trusting(schemes)))
+        .with_custom_certificate_verifier(Arc::new(Unverified))
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Arc::new(config)
-}
-
-#[derive(Debug)]
-struct Trusting(Vec<SignatureScheme>);
-
-impl ServerCertVerifier for Trusting {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.clone()
-    }
 }
