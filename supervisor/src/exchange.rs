@@ -18,9 +18,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
+pub use connection::{connect, permitted};
 pub use envelope::{ExchangedIdentity, IdentityKind, IdentityRole};
 pub use failure::{AnswerFault, ExchangeError, Refusal, TransportClass};
 
@@ -102,20 +102,6 @@ pub async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, ResolveEr
         Ok(found) => found.map_err(ResolveError::NotFound),
         Err(_) => Err(ResolveError::Timeout),
     }
-}
-
-/// The addresses that a secret may be sent to: without TLS it stays on this host, whatever the name resolves to.
-#[must_use]
-pub fn permitted(addresses: Vec<SocketAddr>, is_tls: bool) -> Vec<SocketAddr> {
-    connection::permitted(addresses, is_tls)
-}
-
-/// Connects to the first address that accepts, within `bound` over all of them.
-///
-/// # Errors
-/// [`ExchangeError::Transport`].
-pub async fn connect(addresses: &[SocketAddr], bound: Duration) -> Result<TcpStream, ExchangeError> {
-    connection::connect(addresses, bound).await
 }
 
 /// `uni_` and 24 lower-case hexadecimal digits.

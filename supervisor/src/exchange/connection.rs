@@ -72,16 +72,20 @@ pub(super) async fn lookup(
     if addresses.is_empty() { Err(None) } else { Ok(addresses) }
 }
 
-/// The addresses that the bearer may be sent to: without TLS it stays on this host, whatever `localhost`
-/// resolves to.
-pub(super) fn permitted(mut addresses: Vec<SocketAddr>, is_tls: bool) -> Vec<SocketAddr> {
+/// The addresses that a secret may be sent to: without TLS it stays on this host, whatever the name resolves
+/// to.
+#[must_use]
+pub fn permitted(mut addresses: Vec<SocketAddr>, is_tls: bool) -> Vec<SocketAddr> {
     addresses.retain(|address| is_tls || address.ip().is_loopback());
     addresses
 }
 
 /// Connects to the first address that accepts. Each gets an equal share of the time that is left, so that a
 /// silent one does not take it from the others.
-pub(super) async fn connect(addresses: &[SocketAddr], bound: Duration) -> Result<TcpStream, ExchangeError> {
+///
+/// # Errors
+/// [`ExchangeError::Transport`].
+pub async fn connect(addresses: &[SocketAddr], bound: Duration) -> Result<TcpStream, ExchangeError> {
     let end = Instant::now() + bound;
     let mut failure = ExchangeError::transport(TransportClass::Connect, None);
     for (tried, address) in addresses.iter().enumerate() {
