@@ -13,11 +13,13 @@ use crate::{
     record::{Level, Record},
 };
 
+pub mod hub_report;
 pub mod peers;
 pub mod pulld;
 pub mod pulls;
 pub mod readiness;
 pub mod relayd;
+pub mod vpn_network;
 pub mod vpnd;
 
 /// A message of one direction of a link.
@@ -115,7 +117,7 @@ mod tests {
     };
 
     /// ARC-14, ARC-15, ARC-16: all that pulld is told are two origins and whom to trust, and vpnd is told
-    /// nothing of its own; neither link has a place for an identity, a key or a token. The matches are
+    /// where its socket is bound; neither link has a place for an identity, a key or a token. The matches are
     /// exhaustive, so that a new member or message is weighed here.
     #[test]
     fn pulld_and_vpnd_are_told_no_secret() {
@@ -132,7 +134,10 @@ mod tests {
             ToPulld::Worker(message) => assert_eq!(message.descriptors(), 0),
             ToPulld::AnswerConnection { id: _, answer } => assert_eq!(answer, Ok(())),
         }
-        let ToVpnd::Worker(message) = ToVpnd::Worker(ToWorker::Stop);
+        let message = match ToVpnd::Worker(ToWorker::Stop) {
+            ToVpnd::Worker(message) => message,
+            ToVpnd::AnswerSocket { id: _, answer } => return assert!(answer.is_ok()),
+        };
         match message {
             ToWorker::PeerLink { role } => assert_eq!(role, Role::Relayd),
             ToWorker::Hello(_) | ToWorker::LogLevel(_) | ToWorker::Ping(_) | ToWorker::Stop => {}

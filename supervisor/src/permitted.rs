@@ -30,6 +30,10 @@ pub enum Kind {
     Waiting,
     /// pulld asks for a connection to the registry.
     AskConnection,
+    /// vpnd asks for its UDP socket.
+    AskSocket,
+    /// vpnd says how its hub stands.
+    Report,
     /// relayd is open.
     Open,
     /// relayd hands over what outlives it.
@@ -60,7 +64,7 @@ pub enum Phase {
 }
 
 /// The table: kind, from which phase, up to which phase, and whether only once.
-const PERMITTED: [(Kind, Phase, Phase, bool); 16] = [
+const PERMITTED: [(Kind, Phase, Phase, bool); 18] = [
     (Kind::Hello, Phase::New, Phase::New, true),
     (Kind::Confined, Phase::Greeted, Phase::Greeted, true),
     (Kind::Record, Phase::Confined, Phase::Open, false),
@@ -69,6 +73,8 @@ const PERMITTED: [(Kind, Phase, Phase, bool); 16] = [
     (Kind::AskIdentity, Phase::Confined, Phase::Open, false),
     (Kind::AskAddresses, Phase::Confined, Phase::Open, false),
     (Kind::AskConnection, Phase::Confined, Phase::Open, false),
+    (Kind::AskSocket, Phase::Confined, Phase::Open, false),
+    (Kind::Report, Phase::Confined, Phase::Open, false),
     (Kind::AskListenerFacts, Phase::Confined, Phase::Confined, true),
     (Kind::AskListener, Phase::Informed, Phase::Informed, true),
     (Kind::Waiting, Phase::Confined, Phase::Open, false),
@@ -137,6 +143,8 @@ impl Gate {
             | Kind::AskIdentity
             | Kind::AskAddresses
             | Kind::AskConnection
+            | Kind::AskSocket
+            | Kind::Report
             | Kind::AskListener
             | Kind::Waiting
             | Kind::Keep

@@ -24,21 +24,21 @@ use crate::{
 
 /// A message of any worker.
 pub enum Said {
-    /// What every worker may say.
-    Worker(FromWorker),
     /// What relayd alone may say.
     Relayd(FromRelayd),
     /// What pulld alone may say.
     Pulld(FromPulld),
+    /// What vpnd alone may say.
+    Vpnd(FromVpnd),
 }
 
 impl Said {
     /// The message's row in the table of what is permitted.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Worker(message)
-            | Self::Relayd(FromRelayd::Worker(message))
-            | Self::Pulld(FromPulld::Worker(message)) => match message {
+            Self::Relayd(FromRelayd::Worker(message))
+            | Self::Pulld(FromPulld::Worker(message))
+            | Self::Vpnd(FromVpnd::Worker(message)) => match message {
                 FromWorker::Hello(_) => Kind::Hello,
                 FromWorker::Confined(_) => Kind::Confined,
                 FromWorker::Record(_) => Kind::Record,
@@ -56,6 +56,8 @@ impl Said {
             Self::Relayd(FromRelayd::LinkLost { .. }) => Kind::LinkLost,
             Self::Relayd(FromRelayd::StartFailed { .. }) => Kind::StartFailed,
             Self::Pulld(FromPulld::AskConnection { .. }) => Kind::AskConnection,
+            Self::Vpnd(FromVpnd::AskSocket { .. }) => Kind::AskSocket,
+            Self::Vpnd(FromVpnd::Report(_)) => Kind::Report,
         }
     }
 }
@@ -129,7 +131,7 @@ impl Process {
                 (Queue::Pulld(queue), reader)
             }
             Role::Vpnd => {
-                let (queue, reader) = run_link(link, &report, |FromVpnd::Worker(said)| Said::Worker(said))?;
+                let (queue, reader) = run_link(link, &report, Said::Vpnd)?;
                 (Queue::Vpnd(queue), reader)
             }
             Role::Relayd | Role::Supervisor => {
@@ -185,6 +187,14 @@ impl Process {
         match &self.queue {
             Queue::Pulld(queue) => offer(queue, message, descriptors),
             Queue::Relayd(_) | Queue::Vpnd(_) => Err(NotReading),
+        }
+    }
+
+    /// Queues a message to vpnd, and the descriptor beside it.
+    pub fn tell_vpnd(&self, message: ToVpnd, descriptors: Vec<OwnedFd>) -> Result<(), NotReading> {
+        match &self.queue {
+            Queue::Vpnd(queue) => offer(queue, message, descriptors),
+            Queue::Relayd(_) | Queue::Pulld(_) => Err(NotReading),
         }
     }
 

@@ -9,7 +9,7 @@ use std::{
 
 use coreflow_ipc::{
     hello::Role,
-    messages::{FromWorker, ToWorker, pulld::FromPulld, relayd::*},
+    messages::{FromWorker, ToWorker, pulld::FromPulld, relayd::*, vpnd::FromVpnd},
     now::Clock,
     record::{Level, Verbosity},
 };
@@ -40,6 +40,7 @@ use crate::{
 };
 
 mod answers;
+mod hub;
 mod links;
 mod looks;
 mod pulls;
@@ -401,11 +402,12 @@ impl Supervisor {
             return self.fail(role, &unpermitted.to_string());
         }
         match said {
-            Said::Worker(message)
-            | Said::Relayd(FromRelayd::Worker(message))
-            | Said::Pulld(FromPulld::Worker(message)) => self.said_by_any(role, message),
+            Said::Relayd(FromRelayd::Worker(message))
+            | Said::Pulld(FromPulld::Worker(message))
+            | Said::Vpnd(FromVpnd::Worker(message)) => self.said_by_any(role, message),
             Said::Relayd(message) => self.said_by_relayd(message).await,
             Said::Pulld(message) => self.said_by_pulld(message),
+            Said::Vpnd(message) => self.said_by_vpnd(message),
         }
     }
 

@@ -28,7 +28,7 @@ pub async fn serve(confined: Confined) -> Result<(), StartError> {
                 }
             }
             Told::Peer(role, _) => warn!(%role, "a link to no worker of vpnd's was handed over"),
-            Told::Message(ToVpnd::Worker(_), _) => {}
+            Told::Message(ToVpnd::Worker(_) | ToVpnd::AnswerSocket { .. }, _) => {}
             Told::Stop => break,
         }
     }

@@ -94,12 +94,14 @@ pub struct ListenerFacts {
 }
 
 /// `COREFLOW_VPN_BIND_HOSTNAME` and `COREFLOW_VPN_QUIC_PORT`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct VpnFacts {
     /// Address that the hub binds and advertises (CFG-24).
     pub address: Ipv4Addr,
     /// UDP port of the hub (CFG-25).
     pub quic_port: u16,
+    /// Why no hub can run at all: its executable is missing or is none (CFG-41, VPN-36).
+    pub unavailable: Option<String>,
 }
 
 /// Supervisor → relayd.

@@ -51,7 +51,7 @@ impl ConfigurationReader {
             node_id: node_id.value().expect("absent and unusable values are refused above"),
             bind_hostname: bind_hostname.value().expect("absent and unusable values are refused above"),
             bind_port: bind_port.value().unwrap_or(DEFAULT_BIND_PORT),
-            vpn: vpn.map(|(address, quic_port)| VpnFacts { address, quic_port }),
+            vpn: vpn.map(|(address, quic_port)| VpnFacts { address, quic_port, unavailable: None }),
         })
     }
 
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn the_pair_configures_a_hub() {
         let pair = [("COREFLOW_VPN_BIND_HOSTNAME", "192.0.2.16"), ("COREFLOW_VPN_QUIC_PORT", "51820")];
-        let vpn = VpnFacts { address: Ipv4Addr::new(192, 0, 2, 16), quic_port: 51820 };
+        let vpn = VpnFacts { address: Ipv4Addr::new(192, 0, 2, 16), quic_port: 51820, unavailable: None };
         assert_eq!(facts(&pair).unwrap().vpn, Some(vpn));
     }
 
