@@ -1,0 +1,66 @@
+//! Every wait, bound and number of vpnd, each with its unit and where it comes from.
+
+use std::time::Duration;
+
+/// Name of the tunnel protocol and its version: the ALPN of the TLS handshake, and the beginning of the
+/// Noise prologue (VPN-44).
+pub const PROTOCOL: &[u8] = b"coreflow-vpn/1";
+/// Version in the payload of message 1.
+pub const PROTOCOL_VERSION: u16 = 1;
+/// Label of the TLS exporter by which the Noise handshake is bound to its TLS session.
+pub const EXPORTER_LABEL: &[u8] = b"EXPORTER-coreflow-vpn-1";
+/// Name that a node hands its TLS library; it is neither sent nor verified.
+pub const SERVER_NAME: &str = "coreflow-vpn";
+
+/// Longest message on the control stream, in bytes, its length prefix not counted.
+pub const LONGEST_CONTROL_MESSAGE: usize = 1024;
+
+/// Inner MTU that a node is given at most, in bytes; a link that carries 1446 bytes of IPv4 carries it whole.
+pub const INNER_MTU: u16 = 1380;
+/// Inner MTU that a node is given at least, in bytes: QUIC and IPv6 within the tunnel need it.
+pub const LEAST_INNER_MTU: u16 = 1280;
+
+/// UDP payload that a connection starts with, in bytes; QUIC needs a path that carries it.
+pub const LEAST_UDP_PAYLOAD: u16 = 1200;
+/// UDP payload up to which a path is probed, in bytes: Ethernet less the headers of IPv6 and UDP.
+pub const MOST_UDP_PAYLOAD: u16 = 1452;
+/// How long after a presumed black hole a path is probed again; plain congestion can look like one.
+pub const BLACK_HOLE_COOLDOWN: Duration = Duration::from_secs(5);
+/// How long after a finished search a path is probed again.
+pub const MTU_SEARCH_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Unsent datagrams that a connection holds, in bytes; the oldest goes first.
+pub const DATAGRAM_SEND_BUFFER: usize = 1 << 20;
+/// Unread datagrams that a connection holds, in bytes; the oldest goes first.
+pub const DATAGRAM_RECEIVE_BUFFER: usize = 512 << 10;
+/// What a peer may send on the control stream before it is read, and an end before it is acknowledged, in
+/// bytes: a message and its length, twice.
+pub const CONTROL_WINDOW: u32 = 4096;
+/// Buffer of a UDP socket in each direction, in bytes. With the system's default a burst overflows it, and
+/// what then is lost looks like a black hole.
+pub const SOCKET_BUFFER: usize = 4 << 20;
+/// Datagrams that one send may carry: of the largest size they stay below the 65,507 bytes of a UDP payload,
+/// beyond which a batch is lost without an error.
+pub const MOST_SEGMENTS: usize = 40;
+
+/// How often a node sends when it has nothing to say.
+pub const KEEPALIVE: Duration = Duration::from_secs(5);
+/// Silence after which either end gives a connection up.
+pub const IDLE: Duration = Duration::from_secs(15);
+
+/// Connections that wait for the hub's decision whether to go on with them; more are refused.
+pub const MOST_INCOMING: usize = 256;
+/// Bytes that such a connection may have sent ahead.
+pub const INCOMING_BUFFER: u64 = 16 << 10;
+/// The same, of all together.
+pub const INCOMING_BUFFERS: u64 = 1 << 20;
+
+/// Packets of which one end holds half.
+pub const MOST_HALVES: usize = 8;
+/// How long half a packet is held.
+pub const HALF_LIFE: Duration = Duration::from_secs(1);
+
+/// ICMP messages that one sender is sent at once.
+pub const ICMP_BURST: u32 = 20;
+/// Time in which one more ICMP message becomes due to it.
+pub const ICMP_INTERVAL: Duration = Duration::from_millis(100);

@@ -1,0 +1,138 @@
+//! What opens a session and what does not.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn key(seed: u8) -> StaticKey {
+    StaticKey::of_bytes(Zeroizing::new([seed; 32]))
+}
+
+fn binding_of(seed: u8) -> Binding {
+    Binding::of_bytes([seed; 32])
+}
+
+fn bytes(hexadecimal: &str) -> [u8; 32] {
+    std::array::from_fn(|at| u8::from_str_radix(&hexadecimal[2 * at..2 * at + 2], 16).unwrap())
+}
+
+fn refused(key: &StaticKey, binding: &Binding, message: &[u8]) -> Option<NoiseError> {
+    Asked::read(key, binding, message).err()
+}
+
+/// VPN-07: each end learns the other's public key is proven, and what it said; the lengths are the
+/// protocol's.
+#[test]
+fn both_ends_prove_their_keys_and_say_their_payloads() {
+    let (hub, node) = (StaticKey::generate().unwrap(), StaticKey::generate().unwrap());
+    let (asking, first) = Asking::begin(&node, &hub.public(), &binding_of(1), b"wish").unwrap();
+    assert_eq!(first.len(), 96 + 4);
+    let asked = Asked::read(&hub, &binding_of(1), &first).unwrap_or_else(|why| panic!("{why}"));
+    assert_eq!((asked.node_key(), asked.payload()), (&node.public(), &b"wish"[..]));
+    let second = asked.answer(b"grant").unwrap();
+    assert_eq!(second.len(), 48 + 5);
+    assert_eq!(asking.finish(&second).as_deref(), Ok(&b"grant"[..]));
+}
+
+/// The test vector of RFC 7748, section 6.1.
+#[test]
+fn the_public_half_is_that_of_x25519() {
+    let private = bytes("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a");
+    let public = bytes("8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a");
+    assert_eq!(StaticKey::of_bytes(Zeroizing::new(private)).public(), public);
+}
+
+/// Who stands between the two has two TLS sessions, hence two bindings.
+#[test]
+fn a_message_of_another_session_opens_nothing() {
+    let (hub, node) = (key(1), key(2));
+    let (asking, first) = Asking::begin(&node, &hub.public(), &binding_of(1), b"wish").unwrap();
+    assert_eq!(refused(&hub, &binding_of(2), &first), Some(NoiseError::Message), "passed on, or replayed");
+    let Ok(asked) = Asked::read(&hub, &binding_of(1), &first) else { panic!("its own session") };
+    let second = asked.answer(b"grant").unwrap();
+    let (other, _) = Asking::begin(&node, &hub.public(), &binding_of(2), b"wish").unwrap();
+    assert_eq!(other.finish(&second), Err(NoiseError::Message));
+    assert!(asking.finish(&second).is_ok());
+}
+
+#[test]
+fn only_the_hub_that_was_meant_reads_and_answers() {
+    let (hub, false_hub, node, binding) = (key(1), key(3), key(2), binding_of(1));
+    let (asking, first) = Asking::begin(&node, &hub.public(), &binding, b"").unwrap();
+    assert_eq!(refused(&false_hub, &binding, &first), Some(NoiseError::Message));
+    // It may ask itself in the node's stead, and still cannot answer the node.
+    let (_, forged) = Asking::begin(&node, &false_hub.public(), &binding, b"").unwrap();
+    let Ok(asked) = Asked::read(&false_hub, &binding, &forged) else { panic!("meant for it") };
+    assert_eq!(asking.finish(&asked.answer(b"").unwrap()), Err(NoiseError::Message));
+}
+
+#[test]
+fn a_key_that_anybody_has_is_refused() {
+    let mut low = vec![[0; 32], [0; 32]];
+    low[1][0] = 1;
+    for first in 0xec..=0xee {
+        let mut near_prime = [0xff; 32];
+        (near_prime[0], near_prime[31]) = (first, 0x7f);
+        low.push(near_prime);
+    }
+    for text in [
+        "e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800",
+        "5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157",
+    ] {
+        low.push(bytes(text));
+    }
+    let mut curve = DefaultResolver.resolve_dh(&DHChoice::Curve25519).unwrap();
+    curve.set(&[9; 32]);
+    for mut public in low {
+        let mut shared = [1; 32];
+        curve.dh(&public, &mut shared).unwrap();
+        assert_eq!(shared, [0; 32], "{public:02x?} is of low order");
+        for top in [0, 0x80] {
+            public[31] |= top;
+            assert!(is_of_low_order(&public), "{public:02x?}");
+            assert_eq!(Asking::begin(&key(2), &public, &binding_of(1), b"").err(), Some(NoiseError::Key));
+        }
+    }
+    for seed in 0..50 {
+        assert!(!is_of_low_order(&key(seed).public()));
+    }
+}
+
+#[test]
+fn a_message_keeps_to_its_longest() {
+    let (hub, node, binding) = (key(1), key(2), binding_of(1));
+    let most = LONGEST_CONTROL_MESSAGE - 96;
+    let (_, first) = Asking::begin(&node, &hub.public(), &binding, &vec![0; most]).unwrap();
+    assert_eq!(first.len(), LONGEST_CONTROL_MESSAGE);
+    assert!(Asked::read(&hub, &binding, &first).is_ok());
+    let beyond = Asking::begin(&node, &hub.public(), &binding, &vec![0; most + 1]);
+    assert_eq!(beyond.err(), Some(NoiseError::Length));
+    assert_eq!(refused(&hub, &binding, &[0; 1025]), Some(NoiseError::Length));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn a_flipped_bit_or_a_missing_byte_opens_nothing(at in 0_usize..100, bit in 0_u8..8, cut in 0_usize..100) {
+        let (hub, node, binding) = (key(1), key(2), binding_of(1));
+        let (asking, first) = Asking::begin(&node, &hub.public(), &binding, b"wish").unwrap();
+        let mut flipped = first.clone();
+        flipped[at] ^= 1 << bit;
+        // The highest bit of a public key means nothing to X25519, but to the hash of the handshake.
+        prop_assert_eq!(refused(&hub, &binding, &flipped), Some(NoiseError::Message));
+        prop_assert_eq!(refused(&hub, &binding, &first[..cut]), Some(NoiseError::Message));
+        let Ok(asked) = Asked::read(&hub, &binding, &first) else { panic!("the true one") };
+        let mut second = asked.answer(b"grant").unwrap();
+        let place = at % second.len();
+        second[place] ^= 1 << bit;
+        prop_assert_eq!(asking.finish(&second), Err(NoiseError::Message));
+    }
+
+    #[test]
+    fn any_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..1100)) {
+        prop_assert!(refused(&key(1), &binding_of(1), &bytes).is_some());
+        let (asking, _) = Asking::begin(&key(2), &key(1).public(), &binding_of(1), b"").unwrap();
+        prop_assert!(asking.finish(&bytes).is_err());
+    }
+}
