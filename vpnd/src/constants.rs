@@ -64,3 +64,22 @@ pub const HALF_LIFE: Duration = Duration::from_secs(1);
 pub const ICMP_BURST: u32 = 20;
 /// Time in which one more ICMP message becomes due to it.
 pub const ICMP_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A node's dial, from its first packet to the end of the Noise handshake.
+pub const DIAL_BUDGET: Duration = Duration::from_secs(5);
+/// First wait before a node dials again.
+pub const REDIAL_FIRST: Duration = Duration::from_millis(500);
+/// Longest wait before a node dials again, where the hub did not say why it should wait longer.
+pub const REDIAL_LONGEST: Duration = Duration::from_secs(30);
+/// Least wait of a node whose key began a newer session elsewhere.
+pub const SUPERSEDED_HOLD: Duration = Duration::from_secs(60);
+/// Least wait of a node that is no member at present, or that the hub cannot understand.
+pub const REFUSED_HOLD: Duration = Duration::from_secs(30);
+/// A session that stood this long starts a node's waits over.
+pub const SESSION_PROVEN: Duration = Duration::from_secs(60);
+/// How long a node's stop waits until its last packet is out.
+pub const NODE_STOP_BUDGET: Duration = Duration::from_millis(500);
+/// Events that a node holds for its host; those beyond are lost.
+pub const NODE_EVENTS: usize = 64;
+/// Packets that a node holds which it made itself, for its host.
+pub const NODE_OWN_PACKETS: usize = 64;

@@ -5,4 +5,5 @@
 
 pub mod constants;
 pub mod life;
+pub mod node;
 pub mod protocol;

@@ -1,0 +1,160 @@
+//! Packets from the hub on their way to the host.
+
+use std::{
+    fmt,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Instant,
+};
+
+use bytes::Bytes;
+use quinn::{Connection, ConnectionError};
+use tokio::sync::{mpsc, watch};
+
+use super::session::Session;
+use crate::protocol::{fragments::Reassembly, frame::Frame, ipv4::Header};
+
+/// The node has stopped, and nothing comes any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stopped;
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the node has stopped")
+    }
+}
+
+impl std::error::Error for Stopped {}
+
+/// What became of the hub's datagrams.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReceivedCounts {
+    /// Packets that were delivered.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets of them that came in two frames.
+    pub reassembled: u64,
+    /// What was no IPv4 packet.
+    pub malformed: u64,
+    /// Datagrams that carry no frame of this version.
+    pub unknown: u64,
+    /// Halves whose other half did not come in time.
+    pub halves: u64,
+}
+
+/// The way from the hub, through every session of the node.
+pub struct NodeReceiver {
+    sessions: watch::Receiver<Option<Arc<Session>>>,
+    current: Option<Arc<Session>>,
+    /// What the node itself made for its host.
+    own: mpsc::Receiver<Bytes>,
+    reassembly: Reassembly,
+    counts: ReceivedCounts,
+}
+
+/// What a wait ended with.
+enum Came {
+    Own(Bytes),
+    Session(Result<(), watch::error::RecvError>),
+    Datagram(Result<Bytes, ConnectionError>),
+}
+
+impl NodeReceiver {
+    pub(super) fn new(sessions: watch::Receiver<Option<Arc<Session>>>, own: mpsc::Receiver<Bytes>) -> Self {
+        Self {
+            sessions,
+            current: None,
+            own,
+            reassembly: Reassembly::default(),
+            counts: ReceivedCounts::default(),
+        }
+    }
+
+    /// Waits for a packet, and adds it and those that are there already to `into`, `most` altogether. All are
+    /// well-formed IPv4. To drop it before it is done loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Stopped`] when the node has.
+    pub async fn receive(&mut self, into: &mut Vec<Bytes>, most: usize) -> Result<(), Stopped> {
+        let before = into.len();
+        loop {
+            match self.next().await {
+                Came::Own(packet) => into.push(packet),
+                Came::Session(Ok(())) => {
+                    self.current = self.sessions.borrow_and_update().clone();
+                    self.reassembly = Reassembly::default();
+                }
+                Came::Session(Err(_)) => return Err(Stopped),
+                Came::Datagram(Ok(datagram)) => into.extend(self.packet_of(&datagram)),
+                Came::Datagram(Err(_)) => self.current = None,
+            }
+            for _ in 1..most {
+                let Some(datagram) = self.current.as_ref().and_then(|session| at_hand(&session.connection))
+                else {
+                    break;
+                };
+                into.extend(self.packet_of(&datagram));
+            }
+            if into.len() > before {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What became of the datagrams so far.
+    pub fn counts(&self) -> ReceivedCounts {
+        self.counts
+    }
+
+    async fn next(&mut self) -> Came {
+        let datagram = async {
+            match &self.current {
+                Some(session) => session.connection.read_datagram().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            Some(packet) = self.own.recv() => Came::Own(packet),
+            // A session that ended is read to its end first: the next comes by a dial, and so later.
+            datagram = datagram => Came::Datagram(datagram),
+            changed = self.sessions.changed() => Came::Session(changed),
+        }
+    }
+
+    fn packet_of(&mut self, datagram: &Bytes) -> Option<Bytes> {
+        let packet = match Frame::decode(datagram) {
+            Frame::Packet(packet) => packet.clone(),
+            Frame::Fragment(fragment) => {
+                let whole = self.reassembly.take(fragment, Instant::now());
+                self.counts.halves += self.reassembly.lost();
+                let whole = whole?;
+                self.counts.reassembled += 1;
+                whole
+            }
+            Frame::Unknown => {
+                self.counts.unknown += 1;
+                return None;
+            }
+        };
+        let Ok(header) = Header::parse(&packet) else {
+            self.counts.malformed += 1;
+            return None;
+        };
+        self.counts.packets += 1;
+        self.counts.bytes += header.total_length as u64;
+        Some(packet.slice(..header.total_length))
+    }
+}
+
+/// A datagram that need not be waited for.
+fn at_hand(connection: &Connection) -> Option<Bytes> {
+    let mut context = Context::from_waker(Waker::noop());
+    match pin!(connection.read_datagram()).poll(&mut context) {
+        Poll::Ready(Ok(datagram)) => Some(datagram),
+        Poll::Ready(Err(_)) | Poll::Pending => None,
+    }
+}
