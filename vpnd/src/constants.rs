@@ -83,3 +83,53 @@ pub const NODE_STOP_BUDGET: Duration = Duration::from_millis(500);
 pub const NODE_EVENTS: usize = 64;
 /// Packets that a node holds which it made itself, for its host.
 pub const NODE_OWN_PACKETS: usize = 64;
+
+/// Addresses at the start of the control prefix whose members are found without a search.
+pub const DIRECT_ADDRESSES: usize = 1 << 16;
+/// Longest control prefix, in bits: beyond the network's, the hub's and the broadcast address there is one.
+pub const LONGEST_CONTROL_PREFIX: u8 = 30;
+/// Longest id, in characters (contract, section 1).
+pub const LONGEST_ID: usize = 128;
+
+/// While there are sessions the wall clock is looked at so often, as no timer shows that it was set.
+pub const CLOCK_LOOK: Duration = Duration::from_secs(1);
+
+/// With so many handshakes under way an address has to show that it receives before it is worked for.
+pub const RETRY_FROM: usize = 32;
+/// Handshakes that are under way at most; more are refused.
+pub const MOST_HANDSHAKES: usize = 256;
+/// The same of one address.
+pub const MOST_HANDSHAKES_OF_ADDRESS: usize = 8;
+/// A handshake that ended without a session holds its address's place so long, so that strangers of one address
+/// make the hub work at most [`MOST_HANDSHAKES_OF_ADDRESS`] times as often.
+pub const FAILED_LINGER: Duration = Duration::from_secs(1);
+/// Addresses that are held so at most; each new one then takes the place of the one that is due first.
+pub const MOST_LINGERING: usize = 4096;
+/// From a node's first packet to the end of its Noise handshake.
+pub const HANDSHAKE_BOUND: Duration = Duration::from_secs(5);
+/// Noise handshakes that are answered at once, before the pace counts.
+pub const NOISE_BURST: u32 = 256;
+/// Time that one Noise handshake takes of the pace: 1,000 a second, a fifth of a core.
+pub const NOISE_PACE: Duration = Duration::from_millis(1);
+
+/// Datagrams of one node that are taken before the other tasks have their turn; what goes on of them leaves in
+/// batches.
+pub const MOST_IN_A_ROW: usize = 256;
+/// Packets of up to so many bytes are copied before they wait for their receiver's connection, since each would
+/// otherwise hold all that was received together with it.
+pub const COPIED_PACKET: usize = 256;
+/// With so many bytes waiting every packet is copied.
+pub const COPIED_BACKLOG: usize = 64 << 10;
+
+/// Commands that may wait for the hub's thread.
+pub const COMMAND_QUEUE: usize = 16;
+/// Stack of the hub's thread, in bytes.
+pub const HUB_STACK: usize = 1 << 20;
+/// The hub shows itself at most so often, and only when something changed.
+pub const REPORT_PACE: Duration = Duration::from_secs(1);
+/// A hub that stops waits at most so long for its nodes to hear of it (VPN-46).
+pub const STOP_BOUND: Duration = Duration::from_millis(500);
+/// The supervisor answers the ask for a socket within this time (VPN-10).
+pub const SOCKET_WAIT: Duration = Duration::from_secs(5);
+/// Networks that may wait for the one before: relayd offers one at a time, a second relayd another.
+pub const NETWORK_QUEUE: usize = 4;

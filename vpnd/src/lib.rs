@@ -4,6 +4,7 @@
 //! pings and stops; it serves nothing yet.
 
 pub mod constants;
+pub mod hub;
 pub mod life;
 pub mod node;
 pub mod protocol;
