@@ -3,6 +3,7 @@
 //! What the relay itself reads is exact-key: a missing or unknown member is an invalid body.
 
 pub mod cluster;
+mod exact;
 pub mod identity;
 pub mod ingress;
 pub mod members;
@@ -12,3 +13,4 @@ pub mod renewal;
 pub mod route_table;
 pub mod runtime;
 pub mod values;
+pub mod vpn_network;

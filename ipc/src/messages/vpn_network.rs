@@ -114,6 +114,16 @@ impl Grants {
         let word = from * self.words_per_row as usize + to / 64;
         self.words.get(word).is_some_and(|word| word >> (to % 64) & 1 == 1)
     }
+
+    /// The square, row by row; equal squares have equal words.
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// How many grants there are.
+    pub fn count(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
+    }
 }
 
 /// Why vpnd does not serve a snapshot.
@@ -149,6 +159,7 @@ mod tests {
             let mut grants = Grants::none(members);
             assert!(grants.is_of(members) && !grants.is_of(members + 64));
             grants.grant(members - 1, 0);
+            assert_eq!((grants.count(), grants.words().len()), (1, members * members.div_ceil(64)));
             for from in 0..members {
                 for to in 0..members + 70 {
                     assert_eq!(grants.granted(from, to), (from, to) == (members - 1, 0), "{members}");

@@ -12,11 +12,10 @@ use std::{
 use serde_json::value::RawValue;
 use zeroize::Zeroizing;
 
-use super::values::{Generation, Id, is_dns_name};
-
-mod exact;
-
-use exact::{each, members};
+use super::{
+    exact::{each, members},
+    values::{Generation, Id, is_dns_name},
+};
 
 /// A valid table. It has no `Debug`, `Display` or `Serialize` and cannot be cloned; its text has one exit,
 /// [`RouteTable::json_for_the_bound_ingress`].

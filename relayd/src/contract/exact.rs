@@ -25,7 +25,7 @@ impl Wrong {
     pub(super) fn below(self, path: &str, separator: &str) -> String {
         match self {
             Self::Object => path.to_owned(),
-            // The table's own members are named without the table.
+            // The members of a body's one object are named without it.
             Self::Member(name) if separator.is_empty() => name,
             Self::Member(name) => format!("{path}{separator}{name}"),
         }
