@@ -30,6 +30,16 @@ pub const INGRESS_CALL_BUDGET: Duration = Duration::from_secs(8);
 pub const INGRESS_RETRY_AFTER: Duration = Duration::from_millis(5_000);
 /// The relay's own calls on its session; Cloudly bounds its side at the same (FWD-37).
 pub const CALL_BUDGET: Duration = Duration::from_secs(10);
+/// From the arrival of a network to its answer, a wait for those before it included (VPN-34).
+pub const NETWORK_BUDGET: Duration = Duration::from_secs(10);
+/// Networks that may wait for the one that the hub is being given.
+pub const NETWORKS_WAITING: usize = 4;
+/// So long the first registration waits for the key of a configured hub (VPN-41).
+pub const HUB_KEY_WAIT: Duration = Duration::from_secs(3);
+/// So long a vpnd that said hello has for its key and what it holds.
+pub const STANDING_BUDGET: Duration = Duration::from_secs(5);
+/// What vpnd said that may wait for the core.
+pub const HUB_QUEUE: usize = 16;
 /// A registration whose call failed is sent again, while the session stands.
 pub const REGISTRATION_RETRY: Duration = Duration::from_secs(30);
 /// How often a request is sent again because its answer asked for it.

@@ -5,7 +5,11 @@
 use std::time::Duration;
 
 use coreflow_ipc::{
-    messages::relayd::{Identity, Kept, VpnFacts},
+    asks::AskId,
+    messages::{
+        relayd::{Identity, Kept, VpnFacts},
+        vpn_network::Snapshot,
+    },
     now::Now,
     typedrequest::{Body, Envelope, Outcome, PeerError},
 };
@@ -19,6 +23,7 @@ use crate::{
     contract::identity::{Identified, RegisterSession, SessionRegistered},
     escrow::{self, Escrow},
     forwarder::{self, Forwarder, Socket},
+    hub::{self, Hub},
     ingress::{self, Ingress},
     pending::{Due, Ended, Pending},
     protocol::{Kind, compatible, refused_by_cloudly},
@@ -36,6 +41,7 @@ mod notes;
 mod routing;
 mod stated;
 mod superseded;
+mod vpn;
 
 pub use calls::{CallFailure, OwnCall, Read};
 use calls::{Purpose, announced};
@@ -93,6 +99,8 @@ pub enum Event {
     Listening(Box<Endpoint>),
     /// The listener accepts nothing more and the relay ends.
     Stop,
+    /// Something happened on a link to vpnd.
+    Vpnd(hub::Told),
     /// A deadline passed, or may have.
     Tick,
 }
@@ -136,6 +144,15 @@ pub enum Effect {
     Keep(Kept),
     /// Say what was kept: once it is said, a restart of this process does not undo it.
     State(Statement),
+    /// Have vpnd serve a network.
+    ApplyNetwork {
+        /// On which link.
+        link: hub::Link,
+        /// Copied into the answer.
+        id: AskId,
+        /// What.
+        snapshot: Box<Snapshot>,
+    },
     /// Serve another certificate from the next handshake on (XTR-08).
     Serve(Loaded),
     /// What blocks the hops changed.
@@ -151,6 +168,9 @@ pub struct Core {
     forwarder: Forwarder,
     escrow: Escrow,
     ingress: Ingress,
+    hub: Hub,
+    /// The hub's key in the registration that was sent last.
+    advertised: Option<[u8; 32]>,
     continuity: Continuity,
     readiness: Readiness,
     /// What this process stated of it; a relayd that resumes parked states that first (PROT-33).
@@ -179,6 +199,8 @@ impl Core {
             forwarder: Forwarder::default(),
             escrow,
             ingress: Ingress::default(),
+            hub: Hub::default(),
+            advertised: None,
             continuity: Continuity::default(),
             readiness,
             stated: Stated::default(),
@@ -204,6 +226,7 @@ impl Core {
             self.certificate_deadline(now),
             self.escrow.next_deadline(now),
             self.ingress.next_deadline(),
+            self.hub.next_deadline(),
             self.stated.next_deadline(),
             self.superseded_deadline(),
         ]
@@ -243,24 +266,26 @@ impl Core {
             Event::Read(read) => self.read(read, &mut turn),
             Event::Started(served) => self.served = Some(served),
             Event::Listening(endpoint) => {
-                if endpoint.vpn.is_some() {
-                    warn!("the managed VPN hub is configured, but this version serves and advertises none");
-                }
                 self.renewal.serves(endpoint.certificate.term, turn.now, turn.random);
+                self.hub(hub::Event::Configured(endpoint.vpn.clone()), &mut turn);
                 self.endpoint = Some(*endpoint);
-                self.register(registration::Event::Listening, &mut turn);
+                let awaits_hub = self.hub.lacks_key();
+                self.register(registration::Event::Listening { awaits_hub }, &mut turn);
             }
             Event::Stop => {
                 self.stopping = true;
                 // Before any node's socket is closed (LIS-26).
                 self.escrow(escrow::Event::Stop, &mut turn);
             }
+            Event::Vpnd(told) => self.vpnd_told(told, &mut turn),
             Event::Tick => self.tick(&mut turn),
         }
         if let Some(refusals) = self.stated.state(self.readiness.check(), turn.now) {
             turn.effects.push(Effect::Readiness(refusals));
         }
-        let in_flight = self.forwarder.pushes_in_flight() + self.ingress.questions_in_flight();
+        let in_flight = self.forwarder.pushes_in_flight()
+            + self.ingress.questions_in_flight()
+            + self.hub.pushes_in_flight();
         if self.stopping && !self.drained && in_flight == 0 {
             // Cloudly's requests are answered; the session goes last (START-22, START-24).
             self.drained = true;
@@ -313,6 +338,7 @@ impl Core {
             self.forward(forwarder::Event::SessionUp { count }, turn);
             self.escrow(escrow::Event::SessionUp, turn);
             self.ingress(ingress::Event::SessionUp, turn);
+            self.hub(hub::Event::SessionUp, turn);
             self.continuity.session_changed(self.forwarder.stale(), turn.now);
             turn.effects.push(Effect::Dispatchable(true));
         }
@@ -331,6 +357,7 @@ impl Core {
         self.forward(forwarder::Event::SessionDown, turn);
         self.escrow(escrow::Event::SessionDown, turn);
         self.ingress(ingress::Event::SessionDown, turn);
+        self.hub(hub::Event::SessionDown, turn);
         turn.effects.push(Effect::Dispatchable(false));
     }
 
@@ -426,6 +453,7 @@ impl Core {
         self.forward(forwarder::Event::Tick, turn);
         self.escrow(escrow::Event::Tick, turn);
         self.ingress(ingress::Event::Tick, turn);
+        self.hub(hub::Event::Tick, turn);
         self.recarry(turn);
         self.close_superseded(turn);
         self.renew_certificate(turn);

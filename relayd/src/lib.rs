@@ -12,6 +12,7 @@ pub mod contract;
 pub mod core;
 pub mod escrow;
 pub mod forwarder;
+pub mod hub;
 pub mod ingress;
 pub mod listener;
 pub mod peers;

@@ -4,18 +4,29 @@
 use std::{os::fd::OwnedFd, sync::Arc};
 
 use coreflow_ipc::{
+    asks::AskId,
     hello::Role,
     link::Descriptors,
     messages::{
         peers::{RelaydToVpnd, VpndToRelayd},
         relayd::FromRelayd,
+        vpn_network::Snapshot,
     },
-    peer::{Greets, greet},
+    peer::greet,
 };
-use tokio::{runtime::Handle, task::JoinHandle, time::sleep};
+use tokio::{
+    runtime::Handle,
+    sync::mpsc,
+    time::{sleep, timeout},
+};
 use tracing::{debug, warn};
 
-use crate::{constants::LINK_AGAIN, pulls::Pulls, supervisor::Supervisor};
+use crate::{
+    constants::{LINK_AGAIN, STANDING_BUDGET},
+    hub::{Link, Told},
+    pulls::Pulls,
+    supervisor::Supervisor,
+};
 
 /// The links to the other workers; a new one takes the place of the old.
 pub struct Peers {
@@ -24,13 +35,18 @@ pub struct Peers {
     listener: Handle,
     supervisor: Supervisor,
     pulld_links: u64,
-    vpnd: Option<JoinHandle<()>>,
+    vpnd_links: Link,
+    /// The latest link to vpnd, and what is to be sent on it: one network at a time.
+    vpnd: Option<mpsc::Sender<RelaydToVpnd>>,
+    told: mpsc::Sender<Told>,
 }
 
 impl Peers {
-    /// No link yet; that to pulld is served in the runtime of `listener`.
-    pub fn new(supervisor: Supervisor, listener: Handle) -> Self {
-        Self { pulls: Arc::default(), listener, supervisor, pulld_links: 0, vpnd: None }
+    /// No link yet; that to pulld is served in the runtime of `listener`, and what happens on those to vpnd goes
+    /// to `told`.
+    pub fn new(supervisor: Supervisor, listener: Handle, told: mpsc::Sender<Told>) -> Self {
+        let pulls = Arc::default();
+        Self { pulls, listener, supervisor, pulld_links: 0, vpnd_links: 0, vpnd: None, told }
     }
 
     /// Image pulls.
@@ -47,30 +63,95 @@ impl Peers {
                 let number = self.pulld_links;
                 self.listener.spawn(async move {
                     pulls.serve(number, end).await;
-                    // A pulld that ended is started and linked again in any case; one that lives is not.
-                    sleep(LINK_AGAIN).await;
-                    supervisor.tell(FromRelayd::LinkLost { role, number }).await;
+                    again(role, number, &supervisor).await;
                 });
             }
             Role::Vpnd => {
-                let task = tokio::spawn(hold::<RelaydToVpnd, VpndToRelayd>(end, role));
-                if let Some(former) = self.vpnd.replace(task) {
-                    former.abort();
-                }
+                self.vpnd_links += 1;
+                let (sender, networks) = mpsc::channel(1);
+                // The former link ends with its sender.
+                self.vpnd = Some(sender);
+                let (number, told, supervisor) =
+                    (self.vpnd_links, self.told.clone(), self.supervisor.clone());
+                tokio::spawn(async move {
+                    hold(number, end, networks, &told).await;
+                    again(role, number, &supervisor).await;
+                });
             }
             Role::Supervisor | Role::Relayd => warn!(%role, "a link to no worker was handed over"),
         }
     }
-}
 
-async fn hold<Out: Greets, In: Greets>(end: OwnedFd, role: Role) {
-    match greet::<Out, In>(end, Descriptors::Refused, Role::Relayd, role).await {
-        Ok((_sender, mut receiver)) => {
-            debug!(%role, "the link between the workers is greeted");
-            // A second hello is as unexpected as anything else: it ends the link.
-            let ended = receiver.receive().await.err();
-            debug!(%role, in_order = ended.is_some(), "the link between the workers ended");
+    /// Has vpnd serve a network, if `link` is still the one to it. A link that takes none has ended, which is
+    /// told.
+    pub fn apply(&self, link: Link, id: AskId, snapshot: Box<Snapshot>) {
+        if let Some(vpnd) = self.vpnd.as_ref().filter(|_| self.vpnd_links == link) {
+            let _ = vpnd.try_send(RelaydToVpnd::Apply { id, snapshot });
         }
-        Err(why) => warn!(%role, "the link between the workers was not greeted: {why}"),
     }
 }
+
+/// A worker that ended is started and linked again in any case; one that lives is not.
+async fn again(role: Role, number: u64, supervisor: &Supervisor) {
+    sleep(LINK_AGAIN).await;
+    supervisor.tell(FromRelayd::LinkLost { role, number }).await;
+}
+
+/// Holds a link to vpnd until either end gives it up.
+async fn hold(
+    link: Link,
+    end: OwnedFd,
+    mut networks: mpsc::Receiver<RelaydToVpnd>,
+    told: &mpsc::Sender<Told>,
+) {
+    let greeted =
+        greet::<RelaydToVpnd, VpndToRelayd>(end, Descriptors::Refused, Role::Relayd, Role::Vpnd).await;
+    let (mut sender, mut receiver) = match greeted {
+        Ok(greeted) => greeted,
+        Err(why) => return warn!("the link to vpnd was not greeted: {why}"),
+    };
+    match timeout(STANDING_BUDGET, receiver.receive()).await {
+        Ok(Ok(received)) => match received.message {
+            VpndToRelayd::Standing { public_key, held } => {
+                let _ = told.send(Told::Linked { link, public_key, held }).await;
+            }
+            VpndToRelayd::Hello(_) | VpndToRelayd::Applied { .. } => {
+                return warn!("the link to vpnd is not used: ipc-message-unpermitted");
+            }
+        },
+        Ok(Err(why)) => return warn!("the link to vpnd ended before vpnd stated its key: {why}"),
+        Err(_) => return warn!("the link to vpnd is not used: vpnd does not state its key"),
+    }
+    let send = async {
+        while let Some(message) = networks.recv().await {
+            if let Err(why) = sender.send(&message, &[]).await {
+                return why.to_string();
+            }
+        }
+        "another takes its place".to_owned()
+    };
+    let receive = async {
+        loop {
+            match receiver.receive().await {
+                Ok(received) => match received.message {
+                    VpndToRelayd::Applied { id, outcome } => {
+                        let _ = told.send(Told::Applied { link, id, outcome }).await;
+                    }
+                    VpndToRelayd::Hello(_) | VpndToRelayd::Standing { .. } => {
+                        return "ipc-message-unpermitted".to_owned();
+                    }
+                },
+                Err(why) => return why.to_string(),
+            }
+        }
+    };
+    let why = tokio::select! {
+        why = send => why,
+        why = receive => why,
+    };
+    debug!("the link to vpnd ended: {why}");
+    let _ = told.send(Told::Lost { link }).await;
+}
+
+#[cfg(test)]
+mod tests;

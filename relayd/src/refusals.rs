@@ -2,7 +2,9 @@
 //!
 //! A refusal's text is `<name>` or `<name>: <reason>`; a reader matches the part before `: `.
 
-use coreflow_ipc::typedrequest::{Outcome, plain_refusal, refusal};
+use coreflow_ipc::typedrequest::{
+    Body, INTERNAL_ERROR, Outcome, PeerError, UNKNOWN_METHOD, plain_refusal, refusal,
+};
 use serde_json::json;
 
 use crate::constants::INGRESS_RETRY_AFTER;
@@ -85,6 +87,20 @@ pub const INGRESS_NOT_BOUND: &str = "cluster-ingress-not-bound";
 pub const INGRESS_REGISTRATION_REFUSED: &str = "cluster-ingress-registration-refused";
 /// A request of the bound ingress is not the contract's.
 pub const INGRESS_REQUEST_INVALID: &str = "cluster-ingress-request-invalid";
+/// A network failed `validateClusterVpnNetwork`, or its body is not the contract's (VPN-07).
+pub const NETWORK_INVALID: &str = "vpn-network-invalid";
+/// A network of another authority, or one whose control prefix moved (VPN-20, VPN-21).
+pub const NETWORK_AUTHORITY_FOREIGN: &str = "vpn-network-authority-foreign";
+/// A network that the hub has passed (VPN-22).
+pub const NETWORK_REVISION_STALE: &str = "vpn-network-revision-stale";
+/// This relay has no hub (VPN-45).
+pub const HUB_ABSENT: &str = "vpn-hub-absent";
+/// No vpnd serves: why a network is not applied (VPN-29).
+pub const HUB_UNAVAILABLE: &str = "vpn-hub-unavailable";
+/// The hub did not take a network in time.
+pub const HUB_TIMEOUT: &str = "vpn-hub-timeout";
+/// As many networks wait for the hub as may.
+pub const HUB_BUSY: &str = "vpn-hub-busy";
 /// What the log says in the place of a peer's refusal that has no name.
 pub const UNNAMED: &str = "a refusal without a name";
 
@@ -97,6 +113,16 @@ pub const REGISTRATION: [&str; 6] = [
     SEQUENCE_NOT_ADVANCING,
     CREDENTIAL_STALE,
 ];
+
+/// The name in a peer's refusal, where it looks like one: a peer's other words are not repeated.
+pub fn refusal_name(error: &Body) -> String {
+    let error = PeerError::of(error);
+    let name = error.name();
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
+    let kebab = (1..=64).contains(&name.len()) && name.bytes().all(plain);
+    let known = kebab || [INTERNAL_ERROR, UNKNOWN_METHOD].contains(&name);
+    if known { name } else { UNNAMED }.to_owned()
+}
 
 /// A node's registration waited and found no session; states the wait that was granted.
 pub fn session_unavailable(waited_ms: u128) -> Outcome {
@@ -142,6 +168,11 @@ pub fn node_not_connected(node: &str) -> Outcome {
 /// A route table is invalid at `path`, which quotes no material (ING-10).
 pub fn route_table_invalid(path: &str) -> Outcome {
     plain_refusal(&format!("{ROUTE_TABLE_INVALID}: {path}"))
+}
+
+/// A network is invalid at `path`, which quotes no value (VPN-07).
+pub fn network_invalid(path: &str) -> Outcome {
+    plain_refusal(&format!("{NETWORK_INVALID}: {path}"))
 }
 
 /// Why this relay itself refuses an ingress.

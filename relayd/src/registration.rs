@@ -13,7 +13,7 @@ use coreflow_ipc::{
 };
 
 use crate::{
-    constants::{REFUSED_OFFER_RETRY, REGISTRATION_RETRY},
+    constants::{HUB_KEY_WAIT, REFUSED_OFFER_RETRY, REGISTRATION_RETRY},
     contract::{registration::RelayRegistered, values::Reference},
     protocol::{Disagreement, refused_by_cloudly},
     refusals::{CREDENTIAL_STALE, NODE_UNKNOWN, PROTOCOL_REFUSED, REGISTRATION},
@@ -38,7 +38,12 @@ pub enum Answered {
 #[derive(Clone)]
 pub enum Event {
     /// The listener serves: there is an endpoint to name (REG-04).
-    Listening,
+    Listening {
+        /// A hub belongs to it, and its key is still to come (VPN-41).
+        awaits_hub: bool,
+    },
+    /// The hub's key came, or is another one (VPN-42).
+    HubChanged,
     /// The Cloudly session was registered, on a new connection or with a renewed identity (REG-02).
     SessionRegistered,
     /// The session is gone; what was in flight on it will not be answered.
@@ -100,9 +105,11 @@ pub enum Action {
 enum Phase {
     /// No listener: nothing to announce.
     Unlistening { session: bool },
+    /// The first registration waits for the hub's key, so long.
+    AwaitingHub { session: bool, until: Duration },
     /// Nothing is in flight; `again` is when the offer is made again.
     Idle { session: bool, again: Option<Duration> },
-    /// One registration is in flight; `again` says that the session was registered meanwhile.
+    /// One registration is in flight; `again` says that there was cause for another meanwhile.
     InFlight { again: bool },
     /// The credential was rotated away.
     Parked,
@@ -131,6 +138,7 @@ impl Registration {
     pub fn next_deadline(&self) -> Option<Duration> {
         match self.phase {
             Phase::Idle { session: true, again } => again,
+            Phase::AwaitingHub { until, .. } => Some(until),
             Phase::Idle { session: false, .. }
             | Phase::Unlistening { .. }
             | Phase::InFlight { .. }
@@ -142,10 +150,13 @@ impl Registration {
     pub fn handle(&mut self, event: Event, now: Now) -> Vec<Action> {
         match (self.phase, event) {
             (Phase::Parked, _) => Vec::new(),
-            (Phase::Unlistening { session }, Event::Listening) => {
-                self.phase = Phase::Idle { session, again: None };
-                if session { self.send() } else { Vec::new() }
+            (Phase::Unlistening { session }, Event::Listening { awaits_hub: true }) => {
+                self.phase = Phase::AwaitingHub { session, until: now.mono + HUB_KEY_WAIT };
+                Vec::new()
             }
+            (Phase::Unlistening { session }, Event::Listening { awaits_hub: false })
+            | (Phase::AwaitingHub { session, .. }, Event::HubChanged) => self.begin(session),
+            (Phase::AwaitingHub { session, until }, Event::Tick) if until <= now.mono => self.begin(session),
             (Phase::Unlistening { .. }, Event::SessionRegistered) => {
                 self.phase = Phase::Unlistening { session: true };
                 Vec::new()
@@ -154,7 +165,16 @@ impl Registration {
                 self.phase = Phase::Unlistening { session: false };
                 Vec::new()
             }
-            (Phase::Idle { .. }, Event::SessionRegistered) => self.send(),
+            (Phase::AwaitingHub { until, .. }, Event::SessionRegistered) => {
+                self.phase = Phase::AwaitingHub { session: true, until };
+                Vec::new()
+            }
+            (Phase::AwaitingHub { until, .. }, Event::SessionLost) => {
+                self.phase = Phase::AwaitingHub { session: false, until };
+                Vec::new()
+            }
+            (Phase::Idle { .. }, Event::SessionRegistered)
+            | (Phase::Idle { session: true, .. }, Event::HubChanged) => self.send(),
             (Phase::Idle { session: true, again: Some(again) }, Event::Tick) if again <= now.mono => {
                 self.send()
             }
@@ -162,7 +182,7 @@ impl Registration {
                 self.phase = Phase::Idle { session: false, again: None };
                 Vec::new()
             }
-            (Phase::InFlight { .. }, Event::SessionRegistered) => {
+            (Phase::InFlight { .. }, Event::SessionRegistered | Event::HubChanged) => {
                 self.phase = Phase::InFlight { again: true };
                 Vec::new()
             }
@@ -171,10 +191,20 @@ impl Registration {
             (Phase::Idle { session: false, .. }, Event::Answered(Answered::Failed(class))) => {
                 vec![Action::Failed { class }]
             }
-            (Phase::Unlistening { .. }, Event::Tick | Event::Answered(_))
-            | (Phase::Idle { .. }, Event::Tick | Event::Listening | Event::Answered(_))
-            | (Phase::InFlight { .. }, Event::Tick | Event::Listening) => Vec::new(),
+            (Phase::Unlistening { .. }, Event::Tick | Event::Answered(_) | Event::HubChanged)
+            | (Phase::AwaitingHub { .. }, Event::Tick | Event::Listening { .. } | Event::Answered(_))
+            | (
+                Phase::Idle { .. },
+                Event::Tick | Event::Listening { .. } | Event::Answered(_) | Event::HubChanged,
+            )
+            | (Phase::InFlight { .. }, Event::Tick | Event::Listening { .. }) => Vec::new(),
         }
+    }
+
+    /// There is all to name that is named.
+    fn begin(&mut self, session: bool) -> Vec<Action> {
+        self.phase = Phase::Idle { session, again: None };
+        if session { self.send() } else { Vec::new() }
     }
 
     fn send(&mut self) -> Vec<Action> {

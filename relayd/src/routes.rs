@@ -1,5 +1,5 @@
 //! Which method is served where: the table of both routers (LIS-02, LIS-24, FWD-01, FWD-18, FWD-27, ING-35,
-//! RET-05).
+//! RET-05, VPN-14).
 
 use std::time::Duration;
 
@@ -12,6 +12,9 @@ pub const RENEWAL: &str = "applyRuntimeNetworkDnsLeaseRenewal";
 
 /// A network projection for a node, whose acknowledgement the escrow goes by (FWD-32).
 pub const PROJECTION: &str = "applyRuntimeNetworkProjection";
+
+/// The whole network of the managed VPN hub, which Cloudly sends the relay (VPN-14).
+pub const APPLY_NETWORK: &str = "applyClusterVpnNetwork";
 
 /// What a node's request is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

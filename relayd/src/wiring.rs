@@ -27,9 +27,12 @@ use tracing::{debug, info, warn};
 
 use crate::{
     certificate::{self, Serving},
-    constants::{CLOCK_LOOK, CLOSE_BUDGET, CLOUDLY_QUEUE_BYTES, CORE_QUEUE, DIAL_BUDGET, EVENTS_AT_ONCE},
+    constants::{
+        CLOCK_LOOK, CLOSE_BUDGET, CLOUDLY_QUEUE_BYTES, CORE_QUEUE, DIAL_BUDGET, EVENTS_AT_ONCE, HUB_QUEUE,
+    },
     core::{CallFailure, Core, Effect, Event, Read},
     forwarder::Socket,
+    hub,
     listener::{self, FromListener, Parts, Sockets},
     peers::Peers,
     session::{
@@ -55,6 +58,7 @@ enum Next {
     Tick,
     Cloudly(FromSession),
     Node(FromListener),
+    Vpnd(hub::Told),
 }
 
 /// Serves until the supervisor stops this worker or its link ends.
@@ -107,6 +111,7 @@ struct Relayd {
     listener: (mpsc::Sender<FromListener>, mpsc::Receiver<FromListener>),
     reads: (mpsc::Sender<ReadRequest>, mpsc::Receiver<ReadRequest>),
     started: (mpsc::Sender<Started>, mpsc::Receiver<Started>),
+    vpnd: mpsc::Receiver<hub::Told>,
     timer: Pin<Box<Sleep>>,
     jitter: Rng,
     drained: bool,
@@ -119,11 +124,12 @@ impl Relayd {
             .map_err(|error| StartError::Unconfined(error.code))?;
         let listener_runtime = listener::thread().map_err(|error| StartError::Runtime(error.kind()))?;
         let supervisor = Supervisor::new(life.outbox.clone(), clock);
+        let (told, vpnd) = mpsc::channel(HUB_QUEUE);
         Ok(Self {
             clock,
             core: Core::resume(start.kept),
             dialer: Arc::new(dialer),
-            peers: Peers::new(supervisor.clone(), listener_runtime.clone()),
+            peers: Peers::new(supervisor.clone(), listener_runtime.clone(), told),
             supervisor,
             listener_runtime,
             cloudly: None,
@@ -139,6 +145,7 @@ impl Relayd {
             listener: mpsc::channel(CORE_QUEUE),
             reads: mpsc::channel(4),
             started: mpsc::channel(4),
+            vpnd,
             timer: Box::pin(sleep_until(Instant::now())),
             jitter: Rng::with_seed(getrandom::u64().expect("the kernel's random source answers after boot")),
             drained: false,
@@ -169,6 +176,7 @@ impl Relayd {
                     self.handle(Event::Read(read)).await;
                 }
                 Next::Tick => self.handle(Event::Tick).await,
+                Next::Vpnd(told) => self.handle(Event::Vpnd(told)).await,
                 Next::Cloudly(event) => {
                     self.session_event(event).await;
                     self.what_waits().await;
@@ -187,7 +195,7 @@ impl Relayd {
     }
 
     /// The supervisor first, so that a stop is never starved; then the start, whose steps are few; then
-    /// deadlines, which no flood of a peer may hold back; then the peers.
+    /// deadlines, which no flood of a peer may hold back; then vpnd, which says little; then the peers.
     async fn next(&mut self, life: &mut Life<FromRelayd, ToRelayd>) -> Next {
         let now = self.clock.now();
         let look = now.mono + CLOCK_LOOK;
@@ -211,6 +219,7 @@ impl Relayd {
             Some(started) = self.started.1.recv() => Next::Started(started),
             Some(read) = self.reads.1.recv() => Next::Read(read),
             () = &mut self.timer => Next::Tick,
+            Some(told) = self.vpnd.recv() => Next::Vpnd(told),
             next = peers => next,
         }
     }
@@ -378,6 +387,7 @@ impl Relayd {
                 self.dispatchable.send_replace(dispatchable);
             }
             Effect::Waiting(what) => self.supervisor.tell(FromRelayd::Waiting { what }).await,
+            Effect::ApplyNetwork { link, id, snapshot } => self.peers.apply(link, id, snapshot),
             Effect::Serve(loaded) => {
                 if let Some(serving) = &self.serving {
                     serving.replace(&loaded);

@@ -11,12 +11,13 @@ use std::{
 const PACKAGES: [&str; 6] = ["ipc", "supervisor", "relayd", "pulld", "vpnd", "tests"];
 
 /// The files that decide and may not act.
-const MACHINES: [&str; 12] = [
+const MACHINES: [&str; 13] = [
     "session.rs",
     "certificate/renewal.rs",
     "registration.rs",
     "forwarder.rs",
     "ingress.rs",
+    "hub.rs",
     "continuity.rs",
     "escrow.rs",
     "readiness.rs",
@@ -27,7 +28,8 @@ const MACHINES: [&str; 12] = [
 ];
 
 /// The machines whose every part decides alone; beside `session.rs` lies its dialler, which acts.
-const MACHINE_DIRECTORIES: [&str; 5] = ["registration/", "forwarder/", "escrow/", "ingress/", "core/"];
+const MACHINE_DIRECTORIES: [&str; 6] =
+    ["registration/", "forwarder/", "escrow/", "ingress/", "hub/", "core/"];
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the workspace").to_owned()

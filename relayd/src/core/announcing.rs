@@ -1,5 +1,5 @@
 //! What follows from the registration of this relay: the request, the log, and the reads that an
-//! acceptance starts (REG-03, REG-26 – REG-35, REG-66).
+//! acceptance starts (REG-03, REG-20 – REG-23, REG-26 – REG-35, REG-66).
 
 use coreflow_ipc::typedrequest::Body;
 use tracing::warn;
@@ -10,7 +10,7 @@ use crate::{
         identity::Identified,
         registration::{RegisterRelay, Relay},
     },
-    escrow, ingress,
+    escrow, hub, ingress,
     protocol::Kind,
     readiness::Hop,
     registration, session,
@@ -64,6 +64,7 @@ impl Core {
 
     fn send_registration(&mut self, sequence: u64, turn: &mut Turn) {
         let (Some(endpoint), Some(connection)) = (&self.endpoint, self.session.connection()) else { return };
+        self.advertised = self.hub.advertised().map(|(_, public_key)| public_key);
         let body = Body::of(&RegisterRelay {
             protocol: Kind::CloudlyClient.own_offer(),
             registration_sequence: sequence,
@@ -72,8 +73,7 @@ impl Core {
                 node_id: &endpoint.node_id,
                 listen_address: endpoint.listen_address.clone(),
                 listen_port: endpoint.listen_port,
-                // A hub is advertised once vpnd states its key; without a key there is none.
-                vpn_hub: None,
+                vpn_hub: self.advertised_hub(),
             },
         });
         self.call(connection, "registerClusterRelay", body, Purpose::Register, turn);
@@ -90,5 +90,6 @@ impl Core {
             self.call(connection, "getClusterConfig", body, Purpose::Observe, turn);
         }
         self.ingress(ingress::Event::Accepted, turn);
+        self.hub(hub::Event::Accepted, turn);
     }
 }

@@ -124,7 +124,7 @@ impl Core {
         }
     }
 
-    fn send_up(&mut self, frame: String, turn: &mut Turn) {
+    pub(super) fn send_up(&mut self, frame: String, turn: &mut Turn) {
         let connection = self.session.connection().expect("the session stands");
         turn.effects.push(Effect::ToCloudly { connection, frame });
     }

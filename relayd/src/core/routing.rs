@@ -7,8 +7,8 @@ use tracing::warn;
 
 use super::{Core, Effect, Turn};
 use crate::{
-    cluster, escrow, forwarder, ingress, retired,
-    routes::{HOLD, ingress_dispatch, is_push},
+    cluster, escrow, forwarder, hub, ingress, retired,
+    routes::{APPLY_NETWORK, HOLD, ingress_dispatch, is_push},
     session::Connection,
 };
 
@@ -24,7 +24,7 @@ impl Core {
     }
 
     /// The Cloudly router (SES-21, LIS-02). Pushes, holds and what is the ingress's
-    /// are served while the listener runs (FWD-18, FWD-19, ESC-05).
+    /// or the hub's are served while the listener runs (FWD-18, FWD-19, ESC-05).
     fn request_of_cloudly(&mut self, connection: Connection, request: Request, turn: &mut Turn) {
         if self.endpoint.is_some() && !self.stopping {
             if is_push(&request.method) {
@@ -32,6 +32,9 @@ impl Core {
             }
             if request.method == HOLD {
                 return self.escrow(escrow::Event::Hold { connection, request }, turn);
+            }
+            if request.method == APPLY_NETWORK {
+                return self.hub(hub::Event::Dispatch { connection, request }, turn);
             }
             if ingress_dispatch(&request.method).is_some() {
                 return self.ingress(ingress::Event::Dispatch { connection, request }, turn);
@@ -67,6 +70,9 @@ impl Core {
         } else if self.ingress.asked_cloudly(&answer) {
             let actions = self.ingress.cloudly_answered(answer, turn.now);
             self.ingress_actions(actions.unwrap_or_default(), turn);
+        } else if self.hub.asked_cloudly(&answer) {
+            let actions = self.hub.cloudly_answered(answer, turn.now);
+            self.hub_actions(actions.unwrap_or_default(), turn);
         } else {
             self.forward(forwarder::Event::Answered(answer), turn);
         }

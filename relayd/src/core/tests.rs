@@ -27,6 +27,7 @@ mod registering;
 mod router;
 mod start;
 mod stop;
+mod vpn;
 
 const MS: Duration = Duration::from_millis(1);
 const HOUR: u64 = 3_600_000;
@@ -38,6 +39,7 @@ const ANNOUNCE: &str = "registerCloudlyClientSession";
 const REGISTER: &str = "registerClusterRelay";
 const CONFIG: &str = "getClusterConfig";
 const TABLE: &str = "getClusterRouteTable";
+const NETWORK: &str = "getClusterVpnNetwork";
 const APPLY: &str = "applyRuntimeAssignment";
 const REPORT: &str = "reportRuntimeNetworkProtection";
 const NODE_REGISTERS: &str = "registerPalletRuntimeSession";
@@ -82,6 +84,7 @@ enum Did {
     Keep(Kept),
     Readiness(Vec<String>),
     Serve(Chain),
+    Apply(u64, AskId, Box<Snapshot>),
     Drained,
 }
 
@@ -126,6 +129,7 @@ fn did(effect: Effect) -> Option<Did> {
         Effect::Keep(kept) => Did::Keep(kept),
         Effect::Readiness(refusals) => Did::Readiness(refusals.iter().map(ToString::to_string).collect()),
         Effect::Serve(loaded) => Did::Serve(loaded.chain()),
+        Effect::ApplyNetwork { link, id, snapshot } => Did::Apply(link, id, snapshot),
         Effect::Drained => Did::Drained,
     })
 }
@@ -173,15 +177,25 @@ fn config(relay: &str) -> String {
     format!(r#"{{"configData":{{"id":"c","data":{{"name":"n","nodes":[]{relay}}}}},"services":[]}}"#)
 }
 
-/// The one request among what was done; the read of the route table comes beside others (REG-66).
+/// The one request among what was done; the reads of route table and network come beside others (REG-66).
 fn request(done: &[Did]) -> Sent {
     let mut requests = done.iter().filter_map(|did| match did {
-        Did::Sent(_, sent) | Did::NodeSent(_, sent) if sent.method != TABLE => Some(sent.clone()),
+        Did::Sent(_, sent) | Did::NodeSent(_, sent) if ![TABLE, NETWORK].contains(&sent.method.as_str()) => {
+            Some(sent.clone())
+        }
         _ => None,
     });
     let request = requests.next().unwrap_or_else(|| panic!("no request: {done:?}"));
     assert!(requests.next().is_none(), "two requests: {done:?}");
     request
+}
+
+fn read_among(done: &[Did], method: &str) -> Sent {
+    let read = done.iter().find_map(|did| match did {
+        Did::Sent(_, sent) if sent.method == method => Some(sent.clone()),
+        _ => None,
+    });
+    read.unwrap_or_else(|| panic!("no {method}: {done:?}"))
 }
 
 fn served(done: &[Did], method: &str) -> bool {
@@ -251,6 +265,11 @@ impl Script {
 
     /// The listener opens; what the registration that follows is.
     fn listen(&mut self) -> Vec<Did> {
+        self.listen_with(None)
+    }
+
+    /// The same, with a hub.
+    fn listen_with(&mut self, vpn: Option<VpnFacts>) -> Vec<Did> {
         let origin = Origin::parse("https://relay.test").unwrap();
         let served = Served::new(Published::Relay(origin.clone()));
         assert_eq!(self.on(Event::Started(served)), []);
@@ -260,7 +279,7 @@ impl Script {
             listen_port: 8443,
             origin,
             certificate: certificate::first().chain(),
-            vpn: None,
+            vpn,
         })))
     }
 
@@ -272,17 +291,18 @@ impl Script {
         let published = config(r#","relay":{"origin":"https://relay.test"}"#);
         assert_eq!(script.answer(&read, ok(&published)), []);
         script.answer_table(&read, "null");
+        script.answer_network(&read, "null");
         script
     }
 
     /// Cloudly answers the read of the route table among `done`.
     fn answer_table(&mut self, done: &[Did], table: &str) -> Vec<Did> {
-        let read = done.iter().find_map(|did| match did {
-            Did::Sent(_, sent) if sent.method == TABLE => Some(sent.clone()),
-            _ => None,
-        });
-        let read = read.unwrap_or_else(|| panic!("no read of the table: {done:?}"));
-        self.cloudly(answer_to(&read, ok(&format!(r#"{{"routeTable":{table}}}"#))))
+        self.cloudly(answer_to(&read_among(done, TABLE), ok(&format!(r#"{{"routeTable":{table}}}"#))))
+    }
+
+    /// Cloudly answers the read of the VPN network among `done`.
+    fn answer_network(&mut self, done: &[Did], network: &str) -> Vec<Did> {
+        self.cloudly(answer_to(&read_among(done, NETWORK), ok(&format!(r#"{{"network":{network}}}"#))))
     }
 
     fn carry(&mut self, socket: Socket, node: &str) {

@@ -6,12 +6,12 @@ use coreflow_ipc::{
     typedrequest::{Answer, Body, Ids, Outcome, Request, plain_refusal, write_answer},
 };
 
-use super::{Action, Ingress, Note, Socket, note::refusal_name};
+use super::{Action, Ingress, Note, Socket};
 use crate::{
     constants::{INGRESS_CALL_BUDGET, INGRESS_QUESTIONS},
     contract::{ingress::StatedRevision, values::Generation},
     pending::{Due, Ended},
-    refusals::{INGRESS_NOT_BOUND, TOO_MANY_IN_FLIGHT, forward_timeout},
+    refusals::{INGRESS_NOT_BOUND, TOO_MANY_IN_FLIGHT, forward_timeout, refusal_name},
     session::Connection,
 };
 

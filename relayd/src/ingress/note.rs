@@ -1,13 +1,9 @@
 //! What the log says of the ingress: of the table its revision and how much it holds (ING-05), of
 //! everything else a name; never a part of a table, a bearer or a page (ING-04, LOG-06).
 
-use coreflow_ipc::typedrequest::{Body, INTERNAL_ERROR, PeerError, UNKNOWN_METHOD};
 use tracing::{debug, info, warn};
 
-use crate::{
-    contract::values::Id,
-    refusals::{ROUTE_TABLE_INVALID, UNNAMED},
-};
+use crate::{contract::values::Id, refusals::ROUTE_TABLE_INVALID};
 
 /// A statement for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,14 +111,4 @@ impl Note {
             }
         }
     }
-}
-
-/// The name in a peer's refusal, where it looks like one: a peer's other words are not repeated.
-pub(super) fn refusal_name(error: &Body) -> String {
-    let error = PeerError::of(error);
-    let name = error.name();
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
-    let kebab = (1..=64).contains(&name.len()) && name.bytes().all(plain);
-    let known = kebab || [INTERNAL_ERROR, UNKNOWN_METHOD].contains(&name);
-    if known { name } else { UNNAMED }.to_owned()
 }

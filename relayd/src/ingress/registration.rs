@@ -6,7 +6,7 @@ use coreflow_ipc::{
     typedrequest::{Body, Ids, Outcome, Request, write_answer},
 };
 
-use super::{Action, Bound, Ingress, Note, Socket, Up, note::refusal_name};
+use super::{Action, Bound, Ingress, Note, Socket, Up};
 use crate::{
     constants::{FORWARD_BUDGET, INGRESS_REGISTRATION_BYTES, INGRESS_REGISTRATIONS},
     contract::{
@@ -15,7 +15,7 @@ use crate::{
         values::{Generation, Id},
     },
     protocol::{Kind, judge},
-    refusals::IngressRefused,
+    refusals::{IngressRefused, refusal_name},
 };
 
 /// A registration that is on its way to Cloudly.

@@ -6,7 +6,7 @@ use coreflow_ipc::{
     typedrequest::{Body, Outcome, plain_refusal},
 };
 
-use super::{Action, Ingress, Note, Socket, Up, note::refusal_name};
+use super::{Action, Ingress, Note, Socket, Up};
 use crate::{
     constants::CALL_BUDGET,
     contract::{
@@ -14,7 +14,7 @@ use crate::{
         route_table::{InvalidTable, RouteTable, validate_cluster_route_table},
         values::Generation,
     },
-    refusals::{INGRESS_NOT_BOUND, INGRESS_REQUEST_INVALID, route_table_invalid},
+    refusals::{INGRESS_NOT_BOUND, INGRESS_REQUEST_INVALID, refusal_name, route_table_invalid},
 };
 
 impl Ingress {

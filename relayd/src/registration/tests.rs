@@ -13,7 +13,7 @@ struct Script {
 impl Script {
     fn listening() -> Self {
         let mut script = Self::resumed(Kept::default());
-        script.on(Event::Listening);
+        script.on(Event::Listening { awaits_hub: false });
         script
     }
 
@@ -78,7 +78,7 @@ fn each_session_registration_is_followed_by_one_registration() {
     let mut script = Script::resumed(Kept::default());
     assert_eq!(script.sent(Event::SessionRegistered), None);
     assert_eq!(script.sent(Event::Tick), None);
-    assert_eq!(script.sent(Event::Listening), Some(0));
+    assert_eq!(script.sent(Event::Listening { awaits_hub: false }), Some(0));
     assert!(accepted(&script.accept(("c", 1), ("r", 1))));
     assert_eq!(script.sent(Event::SessionRegistered), Some(1), "a renewed identity");
     assert!(accepted(&script.accept(("c", 1), ("r", 2))));
@@ -260,7 +260,7 @@ fn what_was_kept_is_gone_on_with() {
         parked: None,
     };
     let mut script = Script::resumed(kept.clone());
-    script.on(Event::Listening);
+    script.on(Event::Listening { awaits_hub: false });
     assert_eq!(script.sent(Event::SessionRegistered), Some(7));
     assert!(!accepted(&script.accept(("c", 1), ("r", 5))));
     script.on(Event::SessionRegistered);
@@ -268,6 +268,51 @@ fn what_was_kept_is_gone_on_with() {
 
     let mut script = Script::resumed(Kept { parked: Some("parked".into()), ..kept });
     assert_eq!(script.registration.parked(), Some("parked"));
-    script.on(Event::Listening);
+    script.on(Event::Listening { awaits_hub: false });
     assert!(script.on(Event::SessionRegistered).is_empty());
+}
+
+/// REG-20, VPN-41: the first registration waits for the key of a hub, for three seconds, whenever the session
+/// comes; then it goes without one.
+#[test]
+fn the_first_registration_waits_for_the_hub() {
+    let waiting = |session: bool| {
+        let mut script = Script::resumed(Kept::default());
+        script.now.mono = 1_000 * MS;
+        script.on(Event::Listening { awaits_hub: true });
+        assert_eq!(script.registration.next_deadline(), Some(4_000 * MS));
+        if session {
+            assert_eq!(script.sent(Event::SessionRegistered), None);
+        }
+        script
+    };
+    let mut script = waiting(true);
+    assert_eq!(script.sent(Event::HubChanged), Some(0));
+    let mut script = waiting(true);
+    assert_eq!(sequence(&script.pass(2_999 * MS)), None);
+    assert_eq!(sequence(&script.pass(MS)), Some(0));
+    let mut script = waiting(true);
+    assert_eq!(script.sent(Event::SessionLost), None);
+    assert_eq!(script.sent(Event::HubChanged), None, "REG-01: nothing without a session");
+    assert_eq!(script.sent(Event::SessionRegistered), Some(0));
+    let mut script = waiting(false);
+    assert_eq!((sequence(&script.pass(3_000 * MS)), script.registration.next_deadline()), (None, None));
+    assert_eq!(script.sent(Event::SessionRegistered), Some(0));
+}
+
+/// VPN-42, REG-15: a hub's key that comes or changes later is registered at once, or after the registration that is
+/// in flight; a parked relay registers nothing (REG-58).
+#[test]
+fn a_hub_s_key_that_changes_is_registered() {
+    let mut script = Script::resumed(Kept::default());
+    assert_eq!(script.sent(Event::HubChanged), None, "REG-04");
+    assert_eq!(script.sent(Event::Listening { awaits_hub: false }), None);
+    assert_eq!(script.sent(Event::HubChanged), None);
+    assert_eq!(script.sent(Event::SessionRegistered), Some(0));
+    assert_eq!(script.sent(Event::HubChanged), None);
+    assert_eq!(sequence(&script.accept(("cred", 1), ("rec", 1))), Some(1));
+    assert_eq!(sequence(&script.accept(("cred", 1), ("rec", 2))), None);
+    assert_eq!(script.sent(Event::HubChanged), Some(2));
+    script.refuse("relay-credential-generation-stale");
+    assert_eq!(script.sent(Event::HubChanged), None);
 }

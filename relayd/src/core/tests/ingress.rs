@@ -80,19 +80,20 @@ fn a_parked_relay_keeps_serving_the_table() {
     script.assert_pulled();
 }
 
-/// REG-66, ING-11, ING-12: each acceptance is followed by the reads that depend on it, and nothing else is.
+/// REG-66, VPN-24, ING-11, ING-12: each acceptance is followed by the reads that depend on it, and nothing else is.
 #[test]
-fn each_acceptance_reads_the_config_and_the_table() {
+fn each_acceptance_reads_the_config_the_table_and_the_network() {
     let mut script = Script::standing();
     let sent = script.listen();
     let reads = script.answer(&sent, acceptance("https://relay.test", 1, 1));
     let sent = |method: &str, body: &str| Did::Sent(1, out(method, body));
-    assert_eq!(reads[1..], [sent(CONFIG, &identified()), sent(TABLE, "{}")]);
+    assert_eq!(reads[1..], [sent(CONFIG, &identified()), sent(TABLE, "{}"), sent(NETWORK, "{}")]);
     assert_eq!(script.answer_table(&reads, &table(3)), []);
     let registered = script.reconnect();
-    assert!(served(&registered, REGISTER) && !served(&registered, TABLE), "{registered:?}");
+    assert!(served(&registered, REGISTER), "{registered:?}");
+    assert!(!served(&registered, TABLE) && !served(&registered, NETWORK), "{registered:?}");
     let reads = script.answer(&registered, acceptance("https://relay.test", 1, 2));
-    assert!(served(&reads, TABLE) && served(&reads, CONFIG));
+    assert!(served(&reads, TABLE) && served(&reads, NETWORK) && served(&reads, CONFIG));
 }
 
 /// PROT-08, PROT-11, PROT-13, PROT-15, PROT-31: the ingress has a hop and an oldest release of its own; a

@@ -21,7 +21,8 @@ fn a_listening_relay_registers_what_it_bound() {
     let (credential, record) = (Some(reference("cred", 4)), Some(reference("rec", 9)));
     let kept = Kept { credential, record, ..kept };
     // REG-66: the acceptance is followed by the reads that depend on it.
-    let reads = [out(CONFIG, &identified()), out(TABLE, "{}")].map(|read| Did::Sent(1, read));
+    let reads =
+        [out(CONFIG, &identified()), out(TABLE, "{}"), out(NETWORK, "{}")].map(|read| Did::Sent(1, read));
     assert_eq!(accepted, [vec![Did::Keep(kept)], reads.to_vec()].concat());
     let pinned = "this relay is bound to cluster relay credential cred generation 4";
     assert_eq!(lines.iter().filter(|line| line.contains(pinned)).count(), 1, "REG-42: {lines:?}");

@@ -1,0 +1,109 @@
+//! `getClusterVpnNetwork`, whose answer is admitted as a push is.
+
+use super::*;
+
+fn not_read(class: &str) -> Seen {
+    Seen::Note(Note::NotRead { class: class.to_owned(), hub: true })
+}
+
+/// VPN-24, REG-66: each acceptance reads, and nothing before the first one does.
+#[test]
+fn each_acceptance_reads() {
+    let mut script = Script::new();
+    for _ in 0..2 {
+        assert_eq!(script.on(Event::Accepted), [Seen::Read]);
+    }
+    script.on(Event::SessionDown);
+    assert_eq!(script.on(Event::Accepted), [], "without a session there is nobody to ask");
+    assert_eq!(script.on(Event::SessionUp), []);
+    assert_eq!(script.on(Event::Accepted), [Seen::Read]);
+}
+
+/// VPN-25: what is read is admitted as what is pushed: taken over, replayed, refused, or no network.
+#[test]
+fn what_is_read_is_admitted_as_what_is_pushed() {
+    let reads = |script: &mut Script, network: &str| {
+        script.on(Event::Accepted);
+        script.answer_read(Outcome::Response(carrying(network))).unwrap()
+    };
+    let mut script = Script::new();
+    assert_eq!(reads(&mut script, &network(5)), [Seen::Apply(1, 0, snapshot(&network(5)))]);
+    assert_eq!(script.applied(1, 0, Ok(())), [adopted(5)]);
+    assert_eq!(reads(&mut script, &network(5)), [Seen::Note(Note::Replayed { revision: 5 })]);
+    let stale = Note::Refused { name: "vpn-network-revision-stale", held: Some(5) };
+    assert_eq!(reads(&mut script, &network(4)), [Seen::Note(stale)]);
+    let foreign = Note::Refused { name: "vpn-network-authority-foreign", held: Some(5) };
+    let moved = network(6).replace("10.9.0.0/24", "10.9.0.0/25");
+    assert_eq!(reads(&mut script, &moved), [Seen::Note(foreign)]);
+    let invalid = Note::Invalid { path: "members[1].address".to_owned() };
+    assert_eq!(reads(&mut script, &network(6).replace("10.9.0.2", "10.9.0.0")), [Seen::Note(invalid)]);
+    assert_eq!(script.held(), Some(5));
+    assert_eq!(reads(&mut script, &network(6)), [Seen::Apply(1, 1, snapshot(&network(6)))]);
+    let class = "in use".to_owned();
+    let refused = Seen::Note(Note::BindRefused { class: class.clone() });
+    assert_eq!(script.applied(1, 1, Err(NotApplied::Bind(class))), [refused], "VPN-33");
+}
+
+/// VPN-26: `null` binds nothing, and takes nothing from a hub that serves.
+#[test]
+fn null_binds_nothing() {
+    for mut script in [Script::new(), Script::serving(5)] {
+        let held = script.held();
+        script.on(Event::Accepted);
+        let seen = script.answer_read(Outcome::Response(carrying("null"))).unwrap();
+        assert_eq!((seen, script.held()), (vec![Seen::Note(Note::NoNetwork)], held));
+    }
+}
+
+/// A read that fails is logged by its class and keeps what is held.
+#[test]
+fn a_failed_read_keeps_what_is_held() {
+    let mut script = Script::serving(5);
+    script.on(Event::Accepted);
+    assert_eq!(
+        script.answer_read(plain_refusal("relay-not-connected: x")).unwrap(),
+        [not_read("relay-not-connected")]
+    );
+    script.on(Event::Accepted);
+    assert_eq!(script.pass(9_999 * MS), []);
+    assert_eq!(script.pass(MS), [not_read("timeout")]);
+    assert_eq!(script.answer_read(Outcome::Response(carrying(&network(6)))), None, "it came too late");
+    script.on(Event::Accepted);
+    assert_eq!(script.on(Event::SessionDown), [not_read("closed")]);
+    assert_eq!(script.held(), Some(5));
+}
+
+/// A later acceptance reads anew, and what the former read says is nobody's.
+#[test]
+fn a_superseded_read_says_nothing() {
+    let mut script = Script::new();
+    script.on(Event::Accepted);
+    let former = script.read.clone();
+    script.on(Event::Accepted);
+    let latest = std::mem::replace(&mut script.read, former);
+    assert_eq!(script.answer_read(Outcome::Response(carrying(&network(5)))), None);
+    script.read = latest;
+    assert!(script.answer_read(Outcome::Response(carrying(&network(5)))).is_some());
+}
+
+/// VPN-24, VPN-29: a network that found no vpnd is asked for again once one is there, while the registration stands.
+#[test]
+fn what_found_no_vpnd_is_asked_for_again() {
+    let none = "vpn-hub-unavailable: no hub runs";
+    let mut script = Script::configured();
+    script.on(Event::Accepted);
+    assert_eq!(script.answer_read(Outcome::Response(carrying(&network(5)))).unwrap(), [failed(none)]);
+    let linked = Seen::Note(Note::Linked { revision: None });
+    assert_eq!(script.link(1, None), [linked.clone(), Seen::Read]);
+    let given = script.answer_read(Outcome::Response(carrying(&network(5)))).unwrap();
+    assert_eq!(given, [Seen::Apply(1, 0, snapshot(&network(5)))]);
+    script.lose(1);
+    assert_eq!(script.link(2, None), [linked.clone(), Seen::Read], "it was not applied when the vpnd went");
+    script.answer_read(Outcome::Response(carrying("null")));
+    script.lose(2);
+    assert_eq!(script.link(3, None), [linked.clone()], "nothing was missed");
+    script.lose(3);
+    script.push("p", &network(5));
+    script.on(Event::SessionDown);
+    assert_eq!(script.link(4, None), [linked], "the next acceptance reads in any case");
+}
