@@ -78,6 +78,14 @@ pub const LOG_FLUSH_BOUND: Duration = Duration::from_secs(1);
 /// How often a full queue is looked at for room within that time.
 pub const LOG_FLUSH_PAUSE: Duration = Duration::from_millis(10);
 
+/// Bytes that the hub's UDP socket is to keep for vpnd, and as many for the network: about 3,000 full packets, or some
+/// 10 ms of what the hub carries at most. With the system's default of 208 KiB a third of a flood is lost.
+pub const HUB_SOCKET_BUFFER: usize = 4 << 20;
+/// How often the hub's socket is bound at once: once for each network that is pushed while none is bound.
+pub const HUB_BIND_BURST: u32 = 16;
+/// How often it is bound per second in the long run.
+pub const HUB_BINDS_PER_SECOND: u32 = 1;
+
 /// Connections of the control socket that are served at once.
 pub const CONTROL_CONNECTIONS: usize = 8;
 /// Longest exchange over the control socket, from the connection to the last byte of the answer.
@@ -85,7 +93,7 @@ pub const CONTROL_EXCHANGE_BOUND: Duration = Duration::from_secs(5);
 /// Longest request over the control socket, in bytes without the end of its line.
 pub const CONTROL_REQUEST_BYTES: usize = 1024;
 /// Longest answer over the control socket, in bytes.
-pub const CONTROL_ANSWER_BYTES: usize = 256 * 1024;
+pub const CONTROL_ANSWER_BYTES: usize = 512 * 1024;
 /// Refused connections of other users are told at most this often.
 pub const CONTROL_REFUSED_PACE: Duration = Duration::from_secs(60);
 /// How long an accept that failed is not made again.
@@ -102,3 +110,7 @@ pub const STATUS_RELEASE: usize = 64;
 pub const STATUS_WAITING: usize = 300;
 /// Longest id of a reference in a status, in characters.
 pub const STATUS_ID: usize = 300;
+/// Longest node id and longest name of a reason in a status, in characters.
+pub const STATUS_NAME: usize = 128;
+/// Most reasons of one kind in a status: dropped packets have some ten, ended sessions too.
+pub const STATUS_REASONS: usize = 32;

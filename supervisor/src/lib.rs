@@ -12,6 +12,7 @@ pub mod coreflowctl;
 pub mod custody;
 pub mod dial_pace;
 pub mod exchange;
+pub mod hub_socket;
 pub mod latest;
 pub mod log;
 pub mod notify;

@@ -12,6 +12,7 @@ use std::{
 };
 
 use coreflow_ipc::hello::Role;
+use nix::errno::Errno;
 
 /// Why a worker cannot be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,12 +20,40 @@ pub struct ProgramError {
     /// Where the executable should be.
     pub path: PathBuf,
     /// What is wrong with it.
-    pub reason: String,
+    pub fault: ProgramFault,
+}
+
+/// What is wrong with an executable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgramFault {
+    /// There is none.
+    Missing,
+    /// What is there is no regular file with an execute permission, or none that this host executes.
+    NotExecutable,
+    /// It cannot be opened; the failure's class.
+    Unreadable(io::ErrorKind),
+}
+
+impl ProgramError {
+    /// The name under which a bind of the hub fails, and the reason (VPN-36).
+    pub fn of_hub(&self) -> String {
+        match self.fault {
+            ProgramFault::Missing => format!("vpn-hub-executable-missing: {}", self.path.display()),
+            ProgramFault::NotExecutable | ProgramFault::Unreadable(_) => {
+                format!("vpn-hub-executable-refused: {self}")
+            }
+        }
+    }
 }
 
 impl std::fmt::Display for ProgramError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.path.display(), self.reason)
+        write!(f, "{}: ", self.path.display())?;
+        match self.fault {
+            ProgramFault::Missing => f.write_str("the executable is missing"),
+            ProgramFault::NotExecutable => f.write_str("not an executable file"),
+            ProgramFault::Unreadable(kind) => f.write_str(&kind.to_string()),
+        }
     }
 }
 
@@ -32,27 +61,38 @@ impl std::error::Error for ProgramError {}
 
 /// An executable, held open.
 #[derive(Debug)]
-pub struct Program(File);
+pub struct Program {
+    file: File,
+    opened_at: PathBuf,
+}
 
 impl Program {
     /// Opens `path`, which must be a regular file with an execute permission.
     pub fn open(path: &Path) -> Result<Self, ProgramError> {
-        let refuse = |reason: String| ProgramError { path: path.to_owned(), reason };
+        let refuse = |fault| ProgramError { path: path.to_owned(), fault };
         let file = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_CLOEXEC).open(path);
         let file = file.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => refuse("the executable is missing".to_owned()),
-            kind => refuse(kind.to_string()),
+            io::ErrorKind::NotFound => refuse(ProgramFault::Missing),
+            kind => refuse(ProgramFault::Unreadable(kind)),
         })?;
-        let metadata = file.metadata().map_err(|error| refuse(error.kind().to_string()))?;
+        let metadata = file.metadata().map_err(|error| refuse(ProgramFault::Unreadable(error.kind())))?;
         if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
-            return Err(refuse("not an executable file".to_owned()));
+            return Err(refuse(ProgramFault::NotExecutable));
         }
-        Ok(Self(file))
+        Ok(Self { file, opened_at: path.to_owned() })
+    }
+
+    /// What a failed execution says of the file, where it says that it is no executable for this host or for the
+    /// worker's user, and not that the system lacks something.
+    pub fn refused(&self, failure: &io::Error) -> Option<ProgramError> {
+        let errno = Errno::from_raw(failure.raw_os_error()?);
+        let of_the_file = matches!(errno, Errno::ENOEXEC | Errno::EACCES | Errno::ENOENT | Errno::ELIBBAD);
+        of_the_file.then(|| ProgramError { path: self.opened_at.clone(), fault: ProgramFault::NotExecutable })
     }
 
     /// The path that executes the very file that was opened, whatever its name leads to by then.
     pub fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
+        PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
     }
 }
 
@@ -123,18 +163,44 @@ mod tests {
         assert_eq!(fs::read_to_string(given.vpnd.unwrap().path()).unwrap(), "other-vpn");
     }
 
-    /// CFG-41, CFG-42: an absent hub, or one without the execute permission, fails by name, opens the
+    /// CFG-41, CFG-42, VPN-36: an absent hub, or one without the execute permission, fails by name, opens the
     /// rest, and no other takes its place.
     #[test]
     fn an_unusable_hub_is_named_and_not_replaced() {
         let directory = release(&ALL);
         let absent = directory.path().join("absent");
         let programs = Programs::open(directory.path(), Some(&absent)).unwrap();
-        assert!(programs.vpnd.unwrap_err().to_string().ends_with("absent: the executable is missing"));
+        let error = programs.vpnd.unwrap_err();
+        assert!(error.to_string().ends_with("absent: the executable is missing"));
+        assert_eq!(error.of_hub(), format!("vpn-hub-executable-missing: {}", absent.display()));
         let plain = directory.path().join("plain");
         fs::write(&plain, "no execute permission").unwrap();
         let programs = Programs::open(directory.path(), Some(&plain)).unwrap();
-        assert!(programs.vpnd.unwrap_err().to_string().ends_with("plain: not an executable file"));
+        let error = programs.vpnd.unwrap_err();
+        assert_eq!(
+            error.of_hub(),
+            format!("vpn-hub-executable-refused: {}: not an executable file", plain.display())
+        );
+    }
+
+    /// VPN-36: an execution that failed by the file is the file's fault; one that failed for want of memory or
+    /// processes is tried again.
+    #[test]
+    fn what_cannot_be_executed_is_told_from_what_cannot_be_now() {
+        let directory = release(&ALL);
+        let vpnd = Programs::open(directory.path(), None).unwrap().vpnd.unwrap();
+        let failure = |errno: Errno| io::Error::from_raw_os_error(errno as i32);
+        for errno in [Errno::ENOEXEC, Errno::EACCES, Errno::ENOENT] {
+            let error = vpnd.refused(&failure(errno)).unwrap();
+            let path = directory.path().join("coreflow-vpnd");
+            assert_eq!(
+                error.of_hub(),
+                format!("vpn-hub-executable-refused: {}: not an executable file", path.display())
+            );
+        }
+        for errno in [Errno::EAGAIN, Errno::ENOMEM, Errno::EMFILE] {
+            assert_eq!(vpnd.refused(&failure(errno)), None);
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 
 use coreflow_ipc::{
     hello::Role,
-    messages::{FromWorker, ToWorker, pulld::FromPulld, relayd::*, vpnd::FromVpnd},
+    messages::{ToWorker, relayd::*},
     now::Clock,
     record::{Level, Verbosity},
 };
@@ -29,7 +29,7 @@ use crate::{
     custody::Custody,
     latest::Latest,
     notify::Notify,
-    process::{Event, Happened, Process, Said},
+    process::{Event, Happened, Process},
     programs::Programs,
     readiness, registry,
     sockets::ListenerSocket,
@@ -44,6 +44,7 @@ mod hub;
 mod links;
 mod looks;
 mod pulls;
+mod said;
 
 use answers::Answered;
 
@@ -115,6 +116,7 @@ pub struct Supervisor {
     readiness: readiness::Kept,
     listener: ListenerSocket,
     facts: Option<ListenerFacts>,
+    hub: hub::Hub,
     relay_origin: String,
     workers: BTreeMap<Role, Worker>,
     events: (mpsc::Sender<Event>, mpsc::Receiver<Event>),
@@ -155,6 +157,7 @@ impl Supervisor {
             readiness: readiness::Kept::default(),
             listener: ListenerSocket::default(),
             facts: None,
+            hub: hub::Hub::default(),
             relay_origin: String::new(),
             workers: BTreeMap::from(workers),
             events: mpsc::channel(EVENT_QUEUE),
@@ -347,7 +350,7 @@ impl Supervisor {
             (Role::Pulld, _) => &self.programs.pulld,
             (Role::Vpnd, Ok(program)) => program,
             (Role::Vpnd, Err(error)) => {
-                error!(worker = role.name(), "the managed VPN hub cannot be bound: {error}");
+                self.hub.unavailable(error);
                 return self.judge(role, supervision::Event::Unwanted);
             }
         };
@@ -366,6 +369,9 @@ impl Supervisor {
             }
             Err(failure) => {
                 error!(worker = role.name(), class = %failure.kind(), "the worker cannot be started");
+                if role == Role::Vpnd && self.hub_is_no_executable(&failure) {
+                    return self.judge(role, supervision::Event::Unwanted);
+                }
                 self.judge(role, supervision::Event::Died);
             }
         }
@@ -395,66 +401,6 @@ impl Supervisor {
         }
     }
 
-    async fn said(&mut self, role: Role, said: Said) {
-        let worker = self.workers.get_mut(&role).expect("each role has its worker");
-        let process = worker.process.as_mut().expect("the message is of the living process");
-        if let Err(unpermitted) = process.gate.admit(said.kind()) {
-            return self.fail(role, &unpermitted.to_string());
-        }
-        match said {
-            Said::Relayd(FromRelayd::Worker(message))
-            | Said::Pulld(FromPulld::Worker(message))
-            | Said::Vpnd(FromVpnd::Worker(message)) => self.said_by_any(role, message),
-            Said::Relayd(message) => self.said_by_relayd(message).await,
-            Said::Pulld(message) => self.said_by_pulld(message),
-            Said::Vpnd(message) => self.said_by_vpnd(message),
-        }
-    }
-
-    fn said_by_any(&mut self, role: Role, message: FromWorker) {
-        match message {
-            FromWorker::Hello(hello) => match hello.check(role) {
-                Ok(()) => self.judge(role, supervision::Event::Greeted),
-                Err(refused) => self.refuse_hello(role, &refused.to_string()),
-            },
-            FromWorker::Confined(report) => {
-                for layer in report.degraded() {
-                    warn!(
-                        worker = role.name(),
-                        "confinement is degraded: {} is {}", layer.layer, layer.state
-                    );
-                }
-                debug!(worker = role.name(), "the worker is confined");
-                self.confined(role);
-            }
-            FromWorker::Record(record) => self.record(role, record),
-            FromWorker::Pong(number) => self.judge(role, supervision::Event::Ponged(number)),
-            FromWorker::Stopped => debug!(worker = role.name(), "the worker stopped"),
-        }
-    }
-
-    /// A worker of another build ends a start by name; later it can only be left down (ARC-24).
-    fn refuse_hello(&mut self, role: Role, refused: &str) {
-        if !self.opened {
-            self.fail_start(refused.to_owned());
-        }
-        self.fail(role, refused);
-    }
-
-    fn record(&mut self, role: Role, record: coreflow_ipc::record::Record) {
-        let mono = self.mono();
-        let worker = self.workers.get_mut(&role).expect("each role has its worker");
-        let Some(process) = &mut worker.process else { return };
-        if !process.budget.admit(mono) {
-            return;
-        }
-        let suppressed = process.budget.take_suppressed();
-        if suppressed > 0 {
-            warn!(worker = role.name(), "suppressed {suppressed} records");
-        }
-        crate::log::write(role, record.bounded());
-    }
-
     fn fail(&mut self, role: Role, why: &str) {
         error!(worker = role.name(), "the worker broke a rule of its link: {why}");
         self.judge(role, supervision::Event::Failed);
@@ -473,6 +419,9 @@ impl Supervisor {
             }
             self.readiness.relayd_ended();
             self.waiting.forget();
+        }
+        if role == Role::Vpnd {
+            self.hub.vpnd_ended();
         }
         if let Some(stopping) = &mut self.stopping {
             // A worker that had not got as far as its link has nothing to lose and says nothing.

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 
 mod text;
 mod upgrade;
+mod vpn_hub;
+
+pub use vpn_hub::VpnHub;
 
 /// One look at the relay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +34,8 @@ pub struct Status {
     pub listener: Option<SocketAddr>,
     /// What stands between this relay and Cloudly.
     pub registration: Registration,
+    /// The managed VPN hub, once the launch facts are read and name one.
+    pub vpn_hub: Option<VpnHub>,
     /// The workers, always all three.
     pub workers: Vec<Worker>,
 }

@@ -374,7 +374,7 @@ async fn a_missing_vpn_daemon_leaves_the_start_successful() {
     let mut relay = setup.start();
     relay.wait_open().await.unwrap();
     cloudly.wait_accepted(1).await.unwrap();
-    relay.wait_line("/nonexistent/vpnd: the executable is missing").await.unwrap();
+    relay.wait_line("cannot be bound: vpn-hub-executable-missing: /nonexistent/vpnd").await.unwrap();
     relay.wait_worker("pulld", None).await.unwrap();
     assert!(!relay.workers().contains_key("vpnd"));
     let registered = cloudly.calls_of("registerClusterRelay")[0].body_json();

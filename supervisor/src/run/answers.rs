@@ -107,21 +107,22 @@ impl Supervisor {
     /// Reads the facts that only a cluster with a relay block needs (CFG-17 – CFG-29), and starts the
     /// workers that serve it.
     fn ask_listener_facts(&mut self, id: AskId, relay_origin: String) {
-        let answer = match &self.facts {
+        let mut answer = match &self.facts {
             Some(facts) => Ok(facts.clone()),
             None => self.reader.listener_facts().map_err(|error| error.to_string()),
         };
-        if let Ok(facts) = &answer {
+
+        if let Ok(facts) = &mut answer {
             self.facts = Some(facts.clone());
             let relay_origin: String = relay_origin.chars().take(300).collect();
             if relay_origin != self.relay_origin {
                 self.relay_origin = relay_origin;
                 self.configure_pulld();
             }
-            let hub = facts.vpn.is_some();
             self.judge(Role::Pulld, supervision::Event::Wanted);
-            if hub {
+            if let Some(vpn) = &mut facts.vpn {
                 self.judge(Role::Vpnd, supervision::Event::Wanted);
+                vpn.unavailable = self.hub_unavailability();
             }
         }
         self.tell_relayd(ToRelayd::AnswerListenerFacts { id, answer }, Vec::new());

@@ -1,40 +1,159 @@
-//! What vpnd asks of the supervisor: its one UDP socket (VPN-10, VPN-33, VPN-37).
+//! What vpnd asks of the supervisor, its one UDP socket, and what it says of its hub (VPN-10, VPN-33, VPN-36,
+//! VPN-37).
 
-use std::net::{SocketAddr, UdpSocket};
+use std::{
+    io,
+    net::{SocketAddr, SocketAddrV4},
+    os::fd::OwnedFd,
+};
 
 use coreflow_ipc::{
     asks::AskId,
     hello::Role,
-    messages::vpnd::{FromVpnd, ToVpnd},
+    messages::{
+        hub_report::HubReport,
+        relayd::VpnFacts,
+        vpnd::{FromVpnd, ToVpnd},
+    },
+    record::Budget,
 };
-use tracing::error;
+use tracing::{debug, error, warn};
 
 use super::Supervisor;
+use crate::{
+    constants::{HUB_BIND_BURST, HUB_BINDS_PER_SECOND, HUB_SOCKET_BUFFER},
+    hub_socket::HubSocket,
+    programs::ProgramError,
+    status::VpnHub,
+};
+
+/// What the supervisor knows of the hub. The socket is not among it: once it is handed over, vpnd alone holds it,
+/// and it is closed with vpnd.
+pub(super) struct Hub {
+    /// How often it is bound for vpnd.
+    binds: Budget,
+    /// Why there is no hub: its executable, or the last bind that the host refused.
+    refused: Option<String>,
+    /// The latest report of the living vpnd.
+    report: Option<HubReport>,
+}
+
+impl Default for Hub {
+    fn default() -> Self {
+        Self { binds: Budget::new(HUB_BIND_BURST, HUB_BINDS_PER_SECOND), refused: None, report: None }
+    }
+}
+
+impl Hub {
+    /// Nothing is known of a hub whose vpnd is gone.
+    pub(super) fn vpnd_ended(&mut self) {
+        self.report = None;
+    }
+
+    /// The executable is none: nothing starts it, a bind fails under a name of its own, and the relay serves on
+    /// (CFG-41, VPN-36).
+    pub(super) fn unavailable(&mut self, error: &ProgramError) {
+        let cause = error.of_hub();
+        error!(worker = Role::Vpnd.name(), "the managed VPN hub cannot be bound: {cause}");
+        self.refused = Some(cause);
+    }
+
+    /// What a status shows, with a hub configured.
+    pub(super) fn status(&self, facts: &VpnFacts) -> VpnHub {
+        VpnHub {
+            configured: SocketAddr::from((facts.address, facts.quic_port)),
+            refused: self.refused.clone(),
+            report: self.report.clone(),
+        }
+    }
+}
 
 impl Supervisor {
     pub(super) fn said_by_vpnd(&mut self, message: FromVpnd) {
         match message {
-            FromVpnd::Worker(_) | FromVpnd::Report(_) => {}
-            FromVpnd::AskSocket { id } => self.bind_hub(id),
+            FromVpnd::Worker(_) => {}
+            FromVpnd::AskSocket { id } => self.ask_hub_socket(id),
+            FromVpnd::Report(report) => self.hub.report = Some(VpnHub::bounded(report)),
         }
     }
 
-    fn bind_hub(&mut self, id: AskId) {
-        let Some(vpn) = self.facts.as_ref().and_then(|facts| facts.vpn.as_ref()) else { return };
-        let asked = SocketAddr::from((vpn.address, vpn.quic_port));
-        let (answer, descriptors) = match UdpSocket::bind(asked) {
-            Ok(socket) => (Ok(asked), vec![socket.into()]),
-            Err(failure) => {
-                let class = failure.kind().to_string();
-                error!(worker = Role::Vpnd.name(), address = %asked, class, "the managed VPN hub cannot be bound");
-                (Err(class), Vec::new())
-            }
+    /// Whether an execution of vpnd failed because of what was executed; then it is not tried again.
+    pub(super) fn hub_is_no_executable(&mut self, failure: &io::Error) -> bool {
+        let refused = self.programs.vpnd.as_ref().ok().and_then(|program| program.refused(failure));
+        let Some(error) = refused else { return false };
+        self.hub.unavailable(&error);
+        self.programs.vpnd = Err(error);
+        true
+    }
+
+    /// Why no hub can run at all.
+    pub(super) fn hub_unavailability(&self) -> Option<String> {
+        self.programs.vpnd.as_ref().err().map(ProgramError::of_hub)
+    }
+
+    /// Binds the hub's address and hands the socket over, within this turn of the loop: so one ask is answered
+    /// before the next one is read.
+    fn ask_hub_socket(&mut self, id: AskId) {
+        let (answer, descriptors) = match self.hub_socket() {
+            Ok(HubSocket { socket, address, .. }) => (Ok(address), vec![socket]),
+            Err(why) => (Err(why), Vec::new()),
         };
+        self.tell_vpnd(ToVpnd::AnswerSocket { id, answer }, descriptors);
+    }
+
+    fn hub_socket(&mut self) -> Result<HubSocket, String> {
+        if self.stopping.is_some() {
+            return Err("the relay stops".to_owned());
+        }
+        let vpn = self.facts.as_ref().and_then(|facts| facts.vpn.as_ref());
+        let Some(VpnFacts { address, quic_port, .. }) = vpn else {
+            return Err("no hub is configured".to_owned());
+        };
+        let address = SocketAddrV4::new(*address, *quic_port);
+        if !self.hub.binds.admit(self.clock.now().mono) {
+            return Err("it was tried too often; the next push tries again".to_owned());
+        }
+        match HubSocket::bind(address) {
+            Ok(bound) => {
+                self.hub.refused = None;
+                told_buffers(&bound);
+                Ok(bound)
+            }
+            Err(refused) => {
+                error!(
+                    worker = Role::Vpnd.name(),
+                    "the managed VPN hub cannot be bound: {address}: {refused}; COREFLOW_VPN_BIND_HOSTNAME and \
+                     COREFLOW_VPN_QUIC_PORT must be an address of this host and a free UDP port; each push tries \
+                     again"
+                );
+                self.hub.refused = Some(format!("vpn-hub-bind-refused: {refused}"));
+                Err(refused.to_string())
+            }
+        }
+    }
+
+    fn tell_vpnd(&mut self, message: ToVpnd, descriptors: Vec<OwnedFd>) {
         let process = self.workers[&Role::Vpnd].process.as_ref();
-        if process.is_some_and(|process| {
-            process.tell_vpnd(ToVpnd::AnswerSocket { id, answer }, descriptors).is_err()
-        }) {
+        if process.is_some_and(|process| process.tell_vpnd(message, descriptors).is_err()) {
             self.fail(Role::Vpnd, "it does not take its messages");
+        }
+    }
+}
+
+/// A burst that has no room is lost: small buffers cost throughput, and the operator can give more.
+fn told_buffers(bound: &HubSocket) {
+    let HubSocket { address, receive_buffer, send_buffer, .. } = bound;
+    debug!(
+        worker = Role::Vpnd.name(),
+        "the managed VPN hub is bound to UDP {address}, with {receive_buffer} bytes to receive and {send_buffer} to \
+         send into"
+    );
+    for (granted, limit) in [(receive_buffer, "net.core.rmem_max"), (send_buffer, "net.core.wmem_max")] {
+        if *granted < HUB_SOCKET_BUFFER {
+            warn!(
+                worker = Role::Vpnd.name(),
+                "the host gives the hub's socket {granted} of {HUB_SOCKET_BUFFER} bytes: bursts are lost; raise {limit}"
+            );
         }
     }
 }

@@ -87,6 +87,7 @@ impl Supervisor {
                 record: kept.record.as_ref().map(bounded),
                 parked: kept.parked.clone(),
             },
+            vpn_hub: self.facts.as_ref().and_then(|facts| facts.vpn.as_ref()).map(|vpn| self.hub.status(vpn)),
             workers: self.workers.iter().map(|(role, worker)| self.worker(*role, worker)).collect(),
         }
     }

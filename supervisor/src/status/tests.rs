@@ -1,11 +1,17 @@
 //! The status as text and as JSON.
 
-use coreflow_ipc::messages::readiness::{Hop, Offers, StatedOffer};
+use std::collections::BTreeMap;
+
+use coreflow_ipc::messages::{
+    hub_report::{HubReport, LISTED_SESSIONS, SessionReport},
+    readiness::{Hop, Offers, StatedOffer},
+};
 
 use super::*;
 use crate::{
     constants::{
-        CONTROL_ANSWER_BYTES, STATUS_ID, STATUS_LINE, STATUS_REFUSALS, STATUS_RELEASE, STATUS_WAITING,
+        CONTROL_ANSWER_BYTES, STATUS_ID, STATUS_LINE, STATUS_NAME, STATUS_REASONS, STATUS_REFUSALS,
+        STATUS_RELEASE, STATUS_WAITING,
     },
     control::protocol::Answer,
 };
@@ -41,6 +47,7 @@ fn ready() -> Status {
             record: reference("record-1", 9),
             parked: None,
         },
+        vpn_hub: None,
         workers: vec![
             Worker { pid: Some(18), uptime_ms: Some(59_999), ..worker("relayd", WorkerState::Running) },
             Worker { restarts: 3, restarts_in_ms: Some(500), ..worker("pulld", WorkerState::Waiting) },
@@ -69,6 +76,7 @@ relay         coreflow 33.1.0, pid 17, up 2 h 3 min, open for Cloudly dispatch
 listener      192.0.2.15:8443
 credential    credential-1 generation 2
 registration  record-1 generation 9
+vpn hub       not configured
 workers       relayd  running   pid 18, up 59 s
               pulld   waiting   started again in 500 ms, restarts 3
               vpnd    off
@@ -92,9 +100,13 @@ fn the_text_of_a_start_says_what_it_waits_for() {
         text.starts_with("not ready\n  waiting for Cloudly to answer getClusterConfig\n\nrelay "),
         "{text}"
     );
-    for part in
-        [", starting\n", "listener      not bound\n", "none pinned\n", "registration  none accepted\n"]
-    {
+    for part in [
+        ", starting\n",
+        "listener      not bound\n",
+        "none pinned\n",
+        "registration  none accepted\n",
+        "vpn hub       not known yet\n",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
@@ -188,6 +200,7 @@ fn the_json_has_the_documented_form() {
                 "record": {"id": "record-1", "generation": 9},
                 "parked": null,
             },
+            "vpnHub": null,
             "workers": [
                 {"role": "relayd", "state": "running", "pid": 18, "uptimeMs": 59_999, "restarts": 0,
                  "restartsInMs": null},
@@ -226,9 +239,143 @@ fn the_longest_status_has_room_in_an_answer() {
         record: reference(&long(STATUS_ID), u64::MAX),
         parked: Some(long(STATUS_LINE)),
     };
+    let reasons: BTreeMap<String, u64> = (0..STATUS_REASONS + 1)
+        .map(|number| (format!("{number:02}{}", long(STATUS_NAME)), u64::MAX))
+        .collect();
+    let report = HubReport {
+        control_prefix: Some(long(STATUS_NAME + 1)),
+        dropped: reasons.clone(),
+        ended: reasons,
+        listed: vec![session(&long(STATUS_NAME + 1), u64::MAX); LISTED_SESSIONS + 1],
+        ..hub_report()
+    };
+    status.vpn_hub = Some(VpnHub {
+        refused: Some(format!("vpn-hub-executable-refused: {}", long(4096))),
+        ..hub(Some(VpnHub::bounded(report)))
+    });
     let line = Answer::Status(Box::new(status)).line();
     assert!(line.len() > CONTROL_ANSWER_BYTES / 4 && line.len() <= CONTROL_ANSWER_BYTES, "{}", line.len());
     assert!(line.starts_with(r#"{"status":{"#));
+}
+
+fn session(node_id: &str, count: u64) -> SessionReport {
+    SessionReport {
+        node_id: node_id.to_owned(),
+        address: [100, 100, 100, 103].into(),
+        remote: SocketAddr::from(([192, 0, 2, 120], 41_000)),
+        since: 1_769_817_600_999,
+        received_packets: count,
+        received_bytes: count,
+        sent_packets: count,
+        sent_bytes: count,
+    }
+}
+
+fn hub_report() -> HubReport {
+    HubReport {
+        bound: Some(SocketAddr::from(([192, 0, 2, 15], 51_820))),
+        revision: Some(7),
+        control_prefix: Some("100.100.100.0/24".to_owned()),
+        members: 4,
+        admissible: 3,
+        sessions: 2,
+        handshakes: 1,
+        forwarded_packets: 12,
+        forwarded_bytes: 3_456,
+        dropped: BTreeMap::from([("no-grant".to_owned(), 5), ("source".to_owned(), 1)]),
+        admitted: 9,
+        ended: BTreeMap::new(),
+        listed: vec![session("node-1", 5), session("a-node-of-another-name", 70)],
+    }
+}
+
+fn hub(report: Option<HubReport>) -> VpnHub {
+    VpnHub { configured: SocketAddr::from(([192, 0, 2, 15], 51_820)), refused: None, report }
+}
+
+fn hub_lines(hub: VpnHub) -> Vec<String> {
+    let text = Status { vpn_hub: Some(hub), ..ready() }.text();
+    let from = text.lines().skip_while(|line| !line.starts_with("vpn hub"));
+    from.take_while(|line| !line.starts_with("workers")).map(str::to_owned).collect()
+}
+
+/// What the hub serves, carried and dropped, and who is there, in columns.
+#[test]
+fn the_text_tells_of_the_hub_and_its_sessions() {
+    let mut report = hub_report();
+    report.sessions = 5;
+    let told = "\
+vpn hub       UDP 192.0.2.15:51820, revision 7, prefix 100.100.100.0/24
+              members 4, admissible 3, sessions 5, handshakes 1
+              forwarded 12 packets, 3456 bytes
+              dropped: no-grant 5, source 1
+              admitted 9, ended: none
+              node                    address          remote             up since              from it (packets/bytes)  to it (packets/bytes)
+              node-1                  100.100.100.103  192.0.2.120:41000  2026-01-31T00:00:00Z  5/5                      5/5
+              a-node-of-another-name  100.100.100.103  192.0.2.120:41000  2026-01-31T00:00:00Z  70/70                    70/70
+              and 3 sessions more";
+    assert_eq!(hub_lines(hub(Some(report))), told.lines().collect::<Vec<_>>());
+}
+
+/// VPN-37, VPN-36: a hub that is not bound says so, and why where there is a reason; a report of a vpnd that has
+/// bound nothing is none of a served network.
+#[test]
+fn a_hub_that_is_not_bound_says_so() {
+    let unbound = "vpn hub       192.0.2.15:51820 not bound";
+    assert_eq!(hub_lines(hub(None)), [unbound]);
+    assert_eq!(hub_lines(hub(Some(HubReport::default()))), [unbound]);
+    let refused = "vpn-hub-executable-missing: /a/vpnd".to_owned();
+    let hub = VpnHub { refused: Some(refused), ..hub(None) };
+    assert_eq!(hub_lines(hub), [format!("{unbound}: vpn-hub-executable-missing: /a/vpnd")]);
+}
+
+/// A node's name and a reason act on no terminal, and an escaped name keeps its column.
+#[test]
+fn foreign_text_of_the_hub_is_escaped() {
+    let mut report = hub_report();
+    report.listed[0].node_id = "\u{1b}[2J\nready".to_owned();
+    report.ended = BTreeMap::from([("\u{9b}1m".to_owned(), 1)]);
+    let status = Status { vpn_hub: Some(hub(Some(report))), ..ready() };
+    let text = status.text();
+    assert!(text.chars().all(|character| character == '\n' || !character.is_control()), "{text:?}");
+    let columns: Vec<usize> = text.lines().filter_map(|line| line.find("192.0.2.120")).collect();
+    assert!(columns.len() == 2 && columns[0] == columns[1], "{text}");
+    assert_eq!(serde_json::from_str::<Status>(&status.json()).unwrap(), status);
+}
+
+/// The hub's part of the document, with the members that it is documented with.
+#[test]
+fn the_json_of_the_hub_has_the_documented_form() {
+    let mut report = hub_report();
+    report.listed.truncate(1);
+    let status = Status { vpn_hub: Some(hub(Some(report))), ..ready() };
+    let json: serde_json::Value = serde_json::from_str(&status.json()).unwrap();
+    assert_eq!(
+        json["vpnHub"],
+        serde_json::json!({
+            "configured": "192.0.2.15:51820",
+            "refused": null,
+            "report": {
+                "bound": "192.0.2.15:51820",
+                "revision": 7,
+                "controlPrefix": "100.100.100.0/24",
+                "members": 4,
+                "admissible": 3,
+                "sessions": 2,
+                "handshakes": 1,
+                "forwardedPackets": 12,
+                "forwardedBytes": 3_456,
+                "dropped": {"no-grant": 5, "source": 1},
+                "admitted": 9,
+                "ended": {},
+                "listed": [{
+                    "nodeId": "node-1", "address": "100.100.100.103", "remote": "192.0.2.120:41000",
+                    "since": 1_769_817_600_999_u64, "receivedPackets": 5, "receivedBytes": 5, "sentPackets": 5,
+                    "sentBytes": 5,
+                }],
+            },
+        })
+    );
 }
 
 /// A duration is its two largest units.

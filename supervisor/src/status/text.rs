@@ -14,6 +14,7 @@ use coreflow_ipc::{
 use super::{
     State, Status, Worker, WorkerState,
     upgrade::{Upgrade, peer_of, upgrades},
+    vpn_hub,
 };
 
 pub(super) fn render(status: &Status) -> String {
@@ -43,6 +44,9 @@ pub(super) fn render(status: &Status) -> String {
     let registration = &status.registration;
     line(&mut text, &format!("credential    {}", reference(registration.credential.as_ref(), "none pinned")));
     line(&mut text, &format!("registration  {}", reference(registration.record.as_ref(), "none accepted")));
+    for told in vpn_hub::told(status) {
+        line(&mut text, &told);
+    }
     for (place, worker) in status.workers.iter().enumerate() {
         let heading = if place == 0 { "workers" } else { "" };
         line(&mut text, &format!("{heading:<12}  {}", of_worker(worker)));
