@@ -101,7 +101,7 @@ fn what_found_no_vpnd_is_asked_for_again() {
     assert_eq!(script.link(2, None), [linked.clone(), Seen::Read], "it was not applied when the vpnd went");
     script.answer_read(Outcome::Response(carrying("null")));
     script.lose(2);
-    assert_eq!(script.link(3, None), [linked.clone()], "nothing was missed");
+    assert_eq!(script.link(3, None), std::slice::from_ref(&linked), "nothing was missed");
     script.lose(3);
     script.push("p", &network(5));
     script.on(Event::SessionDown);
