@@ -131,5 +131,9 @@ pub const REPORT_PACE: Duration = Duration::from_secs(1);
 pub const STOP_BOUND: Duration = Duration::from_millis(500);
 /// The supervisor answers the ask for a socket within this time (VPN-10).
 pub const SOCKET_WAIT: Duration = Duration::from_secs(5);
+/// Answers that may wait for who asked: one is asked at a time, and one may be late.
+pub const SOCKET_QUEUE: usize = 2;
+/// Messages of the hub's holder that may wait for the supervisor's link.
+pub const SAY_QUEUE: usize = 4;
 /// Networks that may wait for the one before: relayd offers one at a time, a second relayd another.
 pub const NETWORK_QUEUE: usize = 4;

@@ -48,7 +48,7 @@ pub mod network;
 mod report;
 pub mod routes;
 #[cfg(test)]
-mod sample;
+pub(crate) mod sample;
 mod session;
 mod shared;
 #[cfg(test)]
