@@ -108,26 +108,28 @@ impl Hub {
     /// As [`Hub::start`].
     pub fn start_by(clock: ReadClock, socket: UdpSocket, key: Arc<StaticKey>) -> Result<Self, StartError> {
         let config = tls::hub_config().map_err(StartError::Tls)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let opened = {
-            let _inside = runtime.enter();
-            open(config, socket)
-        };
-        let (endpoint, bound) = match opened {
-            Ok(opened) => opened,
-            Err(error) => {
-                runtime.shutdown_background();
-                return Err(error.into());
-            }
-        };
-        let shared = Arc::new(Shared::new(key, clock, bound));
         let (commands, told) = mpsc::channel(COMMAND_QUEUE);
-        let (show, reports) = watch::channel(shared.report());
+        let (show, reports) = watch::channel(HubReport::default());
+        let (opened, bound) = std::sync::mpsc::sync_channel(1);
+        // The runtime begins and ends on the thread, which may wait for it.
         let thread =
             thread::Builder::new().name("hub".to_owned()).stack_size(HUB_STACK).spawn(move || {
-                runtime.block_on(drive(shared, endpoint, told, show));
+                let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+                    Ok(runtime) => runtime,
+                    Err(error) => return drop(opened.send(Err(error))),
+                };
+                runtime.block_on(async {
+                    match open(config, socket) {
+                        Ok((endpoint, bound)) => {
+                            let _ = opened.send(Ok(bound));
+                            drive(Arc::new(Shared::new(key, clock, bound)), endpoint, told, show).await;
+                        }
+                        Err(error) => drop(opened.send(Err(error))),
+                    }
+                });
                 runtime.shutdown_background();
             })?;
+        let bound = bound.recv().map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))??;
         Ok(Self { commands, reports, bound, thread })
     }
 
@@ -177,6 +179,7 @@ impl Hub {
     }
 }
 
+/// Within the runtime.
 fn open(config: quinn::ServerConfig, socket: UdpSocket) -> io::Result<(Endpoint, SocketAddr)> {
     socket.set_nonblocking(true)?;
     let bound = socket.local_addr()?;

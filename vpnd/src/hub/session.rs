@@ -43,14 +43,22 @@ pub(super) async fn carry(shared: Arc<Shared>, leg: Arc<Leg>) {
             Err(error) => break error,
         };
         match sender.take_row(first) {
-            Ok(()) => {}
+            Ok(Row::Short) => {}
+            // The receivers' tunnels send what was handed to them, in batches.
+            Ok(Row::Full) => tokio::task::yield_now().await,
             Err(Gone::Withdrawn) => return,
             Err(Gone::Ended(error)) => break error,
         }
-        // The receivers' tunnels send what was handed to them, in batches.
-        tokio::task::yield_now().await;
     };
     shared.ended(leg.session, Ending::of(&error));
+}
+
+/// A row of datagrams that was taken.
+enum Row {
+    /// There are no more by now.
+    Short,
+    /// There may be more.
+    Full,
 }
 
 /// Why a row of datagrams was the last.
@@ -70,7 +78,7 @@ struct Sender<'a> {
 
 impl Sender<'_> {
     /// Takes `first` and whatever else is there by now, within a bound, all by one view.
-    fn take_row(&mut self, first: Bytes) -> Result<(), Gone> {
+    fn take_row(&mut self, first: Bytes) -> Result<Row, Gone> {
         let legs = self.shared.legs.load();
         let view = legs.view.as_ref().ok_or(Gone::Withdrawn)?;
         let place = view.place(self.leg.session).ok_or(Gone::Withdrawn)?;
@@ -79,10 +87,10 @@ impl Sender<'_> {
             match self.more() {
                 Poll::Ready(Ok(datagram)) => self.take(&legs, view, place, datagram),
                 Poll::Ready(Err(error)) => return Err(Gone::Ended(error)),
-                Poll::Pending => break,
+                Poll::Pending => return Ok(Row::Short),
             }
         }
-        Ok(())
+        Ok(Row::Full)
     }
 
     /// Another datagram, if one is there.

@@ -8,15 +8,21 @@ use std::{
 };
 
 use bytes::Bytes;
-use coreflow_ipc::messages::vpn_network::{Grants, NotApplied};
+use coreflow_ipc::messages::{
+    hub_report::HubReport,
+    vpn_network::{Grants, NotApplied},
+};
 
 use stand::{Stand, key, member, now_ms, packet, three, within};
 
 use super::sample;
-use crate::protocol::{
-    close::Close,
-    control::Wish,
-    noise::{Asking, StaticKey, binding},
+use crate::{
+    constants::RETRY_FROM,
+    protocol::{
+        close::Close,
+        control::Wish,
+        noise::{Asking, StaticKey, binding},
+    },
 };
 
 mod stand;
@@ -312,4 +318,52 @@ async fn reports_come_when_something_changed() {
     assert_eq!(shown.listed.len(), 1);
     within("the stop", stand.hub.stop()).await;
     within("the end", async { while reports.changed().await.is_ok() {} }).await;
+}
+
+/// VPN-08: connections that say nothing are given up, and while they hold every place that is had without a proof
+/// of address, a member still gets in.
+#[tokio::test]
+async fn members_get_in_among_connections_that_say_nothing() {
+    let stand = Stand::new().await;
+    let mut idle = Vec::new();
+    for number in 0..40_u8 {
+        idle.push(stand.connect_from([127, 0, 0, 10 + number / 4].into(), 1452).await);
+    }
+    assert!(stand.hub.report().await.handshakes as usize > RETRY_FROM);
+    let one = stand.node(0).await;
+    for connection in idle {
+        let end = within("an end", connection.closed()).await;
+        assert_eq!(stand::why(end), Some(Close::Late));
+    }
+    let report = stand.hub.report().await;
+    assert_eq!((report.handshakes, report.sessions, report.ended.get("late")), (0, 1, Some(&40)));
+    assert!(one.connection.close_reason().is_none());
+}
+
+/// A node that takes nothing any more loses its own packets alone, within a bound, and no other's.
+#[test]
+fn a_receiver_that_stalls_holds_up_nobody() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (awake, asleep) = (runtime(), runtime());
+    let stand = awake.block_on(Stand::new());
+    let two = asleep.block_on(stand.node(1));
+    awake.block_on(async {
+        let (one, mut three) = (stand.node(0).await, stand.node(2).await);
+        let large = packet(one.address(), two.address(), 1000, 1);
+        let dropped = |report: &HubReport| report.dropped.get("leg-full").copied().unwrap_or(0);
+        within("a full queue", async {
+            // Three times what the queue holds; each seen by the hub before the next is sent.
+            for number in 0..3_200_u16 {
+                one.send(large.clone());
+                let small = packet(one.address(), three.address(), 60, u8::try_from(number % 251).unwrap());
+                one.send(small.clone());
+                assert_eq!(three.receive().await.0, small);
+            }
+        })
+        .await;
+        let report = stand.hub.report().await;
+        assert!(dropped(&report) > 1_000, "{:?}", report.dropped);
+        assert_eq!(report.dropped.len(), 1);
+        assert_eq!(report.sessions, 3);
+    });
 }

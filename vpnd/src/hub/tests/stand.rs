@@ -106,7 +106,11 @@ impl Stand {
     }
 
     pub(super) async fn connect(&self, payload: u16) -> Connection {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        self.connect_from(Ipv4Addr::LOCALHOST, payload).await
+    }
+
+    pub(super) async fn connect_from(&self, address: Ipv4Addr, payload: u16) -> Connection {
+        let socket = UdpSocket::bind((address, 0)).unwrap();
         socket.set_nonblocking(true).unwrap();
         let mut config = transport::endpoint_config();
         config.max_udp_payload_size(payload).unwrap();
