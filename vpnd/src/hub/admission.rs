@@ -1,6 +1,6 @@
 //! How much the hub works for strangers: who gets a handshake, and how many at once. Its port is open to the
 //! cluster's whole network, and a handshake costs it half a millisecond and some memory; so an address has to
-//! show that it receives before it is worked for, once there is more to do than a quiet hub has (VPN-08). Pure
+//! show that it receives before it is worked for, once there is more to do than a quiet hub has. Pure
 //! accounting, of no socket and no clock.
 
 use std::{
@@ -164,7 +164,7 @@ mod tests {
         place
     }
 
-    /// VPN-08: the port is open to everybody on the network; what forged first packets cost is bounded, and whoever
+    /// The port is open to everybody on the network; what forged first packets cost is bounded, and whoever
     /// receives at its address gets through among them.
     #[test]
     fn forged_addresses_hold_no_more_than_the_first_places() {

@@ -27,9 +27,8 @@ use crate::{
 
 mod stand;
 
-/// VPN-01, VPN-02, VPN-03, VPN-04, VPN-41, VPN-44: a member proves its key to a hub that proves its own, is given
-/// its address, and its packets reach another member as they were; the hub does it with a socket on loopback and
-/// nothing else.
+/// VPN-01, VPN-41, VPN-44: a member proves its key to a hub that proves its own, is given
+/// its address, and its packets reach another member as they were.
 #[tokio::test]
 async fn members_reach_each_other() {
     let stand = Stand::new().await;
@@ -62,7 +61,7 @@ async fn members_reach_each_other() {
     assert!(first.remote.ip().is_loopback() && first.remote != second.remote);
 }
 
-/// VPN-13, VPN-15, VPN-07: whoever is unknown, expired or not enabled is told the same, with no answer of the
+/// VPN-13, VPN-15: whoever is unknown, expired or not enabled is told the same, with no answer of the
 /// hub's before it; nobody is admitted before there is a network.
 #[tokio::test]
 async fn who_is_no_member_is_refused_by_one_code_and_without_an_answer() {
@@ -81,7 +80,7 @@ async fn who_is_no_member_is_refused_by_one_code_and_without_an_answer() {
     assert_eq!(report.ended.get("not-admitted"), Some(&5));
 }
 
-/// VPN-41, VPN-44: what is not meant for this hub and this session is no handshake, a message that was good in
+/// VPN-41: what is not meant for this hub and this session is no handshake, a message that was good in
 /// another session neither; another version is told so.
 #[tokio::test]
 async fn messages_that_do_not_belong_here_are_malformed() {
@@ -200,7 +199,7 @@ async fn a_spoofed_source_reaches_nobody() {
     assert_eq!(dropped, expected.map(|(reason, count)| (reason.to_owned(), count)).into());
 }
 
-/// VPN-06: a key has one session, the newest; the older one's end does not end it.
+/// A key has one session, the newest; the older one's end does not end it.
 #[tokio::test]
 async fn a_second_session_supersedes_the_first() {
     let stand = Stand::new().await;
@@ -320,7 +319,7 @@ async fn reports_come_when_something_changed() {
     within("the end", async { while reports.changed().await.is_ok() {} }).await;
 }
 
-/// VPN-08: connections that say nothing are given up, and while they hold every place that is had without a proof
+/// Connections that say nothing are given up, and while they hold every place that is had without a proof
 /// of address, a member still gets in.
 #[tokio::test]
 async fn members_get_in_among_connections_that_say_nothing() {
