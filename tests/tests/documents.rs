@@ -110,6 +110,7 @@ fn links_between_documents_lead_somewhere() {
         "docs/contract.md",
         "docs/isolation.md",
         "docs/operator-guide.md",
+        "docs/vpn-protocol.md",
         "systemd/README.md",
         "tests/peers/README.md",
     ];

@@ -181,11 +181,10 @@ impl Dialing {
 fn pace(why: &Why) -> Pace {
     match why {
         Why::Closed(Close::Superseded) => Pace::Held(SUPERSEDED_HOLD),
-        Why::Closed(
-            Close::NotAdmitted | Close::Withdrawn | Close::Expired | Close::Malformed | Close::Version,
-        )
+        Why::Closed(Close::NotAdmitted | Close::Expired | Close::Malformed | Close::Version)
         | Why::Unknown(_) => Pace::Held(REFUSED_HOLD),
-        Why::Closed(Close::Stopping) | Why::Lost => Pace::Soon,
+        // One that was withdrawn may have been given another address; if not, it is told so by the next dial.
+        Why::Closed(Close::Stopping | Close::Withdrawn) | Why::Lost => Pace::Soon,
         Why::Closed(Close::Ended | Close::Busy | Close::Late)
         | Why::Unanswered
         | Why::Refused

@@ -104,4 +104,13 @@ mod tests {
         assert_eq!(Close::of(VarInt::from_u32(10)), None);
         assert_eq!(Close::of(VarInt::MAX), None);
     }
+
+    #[test]
+    fn the_document_lists_every_code() {
+        let document = include_str!("../../../docs/vpn-protocol.md");
+        for close in Close::ALL {
+            let row = format!("| {} | `{close}` |", close.code());
+            assert!(document.contains(&row), "{row}");
+        }
+    }
 }

@@ -80,7 +80,7 @@ fn a_node_that_was_superseded_stays_away_for_a_minute() {
 
 #[test]
 fn a_node_that_is_no_member_asks_every_half_minute() {
-    for close in [Close::NotAdmitted, Close::Withdrawn, Close::Expired, Close::Version, Close::Malformed] {
+    for close in [Close::NotAdmitted, Close::Expired, Close::Version, Close::Malformed] {
         for random in [0, u32::MAX] {
             let mut script = Script::started();
             script.random = random;
@@ -96,7 +96,7 @@ fn a_node_that_is_no_member_asks_every_half_minute() {
 
 #[test]
 fn a_session_that_is_lost_is_followed_by_one_quick_dial() {
-    for why in [Why::Lost, Why::Closed(Close::Stopping)] {
+    for why in [Why::Lost, Why::Closed(Close::Stopping), Why::Closed(Close::Withdrawn)] {
         let mut script = Script::started();
         for dial in 1..=6 {
             script.wait_after(dial, Why::Unanswered);

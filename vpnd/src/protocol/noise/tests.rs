@@ -1,8 +1,12 @@
 //! What opens a session and what does not.
 
+use std::{net::Ipv4Addr, time::Duration};
+
+use coreflow_ipc::messages::vpn_network::Prefix;
 use proptest::prelude::*;
 
 use super::*;
+use crate::protocol::control::{Grant, Wish};
 
 fn key(seed: u8) -> StaticKey {
     StaticKey::of_bytes(Zeroizing::new([seed; 32]))
@@ -108,6 +112,61 @@ fn a_message_keeps_to_its_longest() {
     let beyond = Asking::begin(&node, &hub.public(), &binding, &vec![0; most + 1]);
     assert_eq!(beyond.err(), Some(NoiseError::Length));
     assert_eq!(refused(&hub, &binding, &[0; 1025]), Some(NoiseError::Length));
+}
+
+fn fixed<'a>(ephemeral: &'a [u8; 32], key: &'a StaticKey, prologue: &'a [u8]) -> snow::Builder<'a> {
+    builder()
+        .fixed_ephemeral_key_for_testing_only(ephemeral)
+        .prologue(prologue)
+        .and_then(|builder| builder.local_private_key(key.private.as_slice()))
+        .unwrap()
+}
+
+/// The handshake that the document prints, for those who write their own end: private keys, exporter and
+/// ephemeral keys fixed, both messages follow.
+#[test]
+fn the_document_prints_a_true_handshake() {
+    let document = include_str!("../../../../docs/vpn-protocol.md");
+    let (node, hub, binding) = (key(1), key(2), binding_of(5));
+    let wish = Wish::of_mtu(1380).encode();
+    let grant = Grant {
+        address: Ipv4Addr::new(10, 99, 0, 7),
+        control_prefix: Prefix { address: Ipv4Addr::new(10, 99, 0, 0), length: 24 },
+        mtu: 1380,
+        keepalive: Duration::from_secs(5),
+        generation: 3,
+        revision: 258,
+    };
+    let prologue = prologue(&binding);
+    let hub_public = hub.public();
+    let mut state = fixed(&[3; 32], &node, &prologue)
+        .remote_public_key(&hub_public)
+        .and_then(snow::Builder::build_initiator)
+        .unwrap();
+    let first = write(&mut state, &wish).unwrap();
+    assert!(Asked::read(&hub, &binding, &first).is_ok_and(|asked| asked.payload() == wish));
+    let mut answering = fixed(&[4; 32], &hub, &prologue).build_responder().unwrap();
+    read(&mut answering, &first).unwrap();
+    let second = write(&mut answering, &grant.encode()).unwrap();
+    assert_eq!(Asking { state }.finish(&second), Ok(grant.encode()));
+    let mut missing = String::new();
+    for (what, bytes) in [
+        ("prologue", &prologue[..]),
+        ("node's public key", &node.public()),
+        ("hub's public key", &hub_public),
+        ("payload 1", &wish),
+        ("message 1", &first),
+        ("payload 2", &grant.encode()),
+        ("message 2", &second),
+    ] {
+        let printed: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let lines = printed.as_bytes().chunks(64).map(|line| str::from_utf8(line).unwrap());
+        let printed = lines.collect::<Vec<_>>().join("\n");
+        if !document.contains(&printed) {
+            missing = format!("{missing}\n{what}:\n{printed}");
+        }
+    }
+    assert!(missing.is_empty(), "not in the document: {missing}");
 }
 
 proptest! {
