@@ -6,6 +6,7 @@
 //! too large for the path in two ([`egress`], [`fragments`]). `docs/vpn-protocol.md` states it for others.
 
 pub mod close;
+pub mod closing;
 pub mod control;
 pub mod egress;
 pub mod fragments;

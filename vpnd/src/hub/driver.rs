@@ -57,6 +57,8 @@ pub(super) async fn drive(
         }
     };
     accepting.abort();
+    shared.stop();
+    // And whoever is still shaking hands.
     endpoint.close(Close::Stopping.code(), &[]);
     let _ = timeout(STOP_BOUND, endpoint.wait_idle()).await;
     if let Some(stopped) = stopped {

@@ -18,6 +18,7 @@ use crate::{
     constants::{HANDSHAKE_BOUND, KEEPALIVE},
     protocol::{
         close::Close,
+        closing::close,
         control::{ControlError, Grant, Wish, read_message, write_message},
         noise::{Asked, NoiseError, binding},
     },
@@ -69,7 +70,7 @@ async fn shake(shared: &Shared, incoming: Incoming, until: Instant) -> Result<Ar
     proven.map_err(|why| {
         // A peer that left first has its own reason.
         let ending = connection.close_reason().map_or(Ending::Closed(why), |error| Ending::of(&error));
-        connection.close(why.code(), &[]);
+        close(&connection, why);
         ending
     })
 }

@@ -21,7 +21,7 @@ use super::{
     network::{Member, Network},
     view::{SessionId, View},
 };
-use crate::protocol::{close::Close, egress::FragmentIds, noise::StaticKey};
+use crate::protocol::{close::Close, closing::close, egress::FragmentIds, noise::StaticKey};
 
 /// One node's tunnel.
 pub(super) struct Leg {
@@ -145,6 +145,14 @@ impl Shared {
         self.perform(&mut state, actions);
     }
 
+    /// Ends every tunnel.
+    pub(super) fn stop(&self) {
+        let state = self.state();
+        for leg in state.legs() {
+            close(&leg.connection, Close::Stopping);
+        }
+    }
+
     /// Time passed.
     pub(super) fn tick(&self) {
         let mut state = self.state();
@@ -160,7 +168,7 @@ impl Shared {
                 Action::Refuse(session) => drop(state.legs.remove(&session)),
                 Action::Close(session, why) => {
                     let Some(leg) = state.legs.remove(&session) else { continue };
-                    leg.connection.close(why.code(), &[]);
+                    close(&leg.connection, why);
                     self.over(&leg, Ending::Closed(why));
                 }
             }

@@ -339,7 +339,8 @@ async fn members_get_in_among_connections_that_say_nothing() {
     assert!(one.connection.close_reason().is_none());
 }
 
-/// A node that takes nothing any more loses its own packets alone, within a bound, and no other's.
+/// VPN-15: a node that takes nothing any more loses its own packets alone, within a bound, and no other's; withdrawn
+/// then, it hears of it when it wakes, though its queue is full.
 #[test]
 fn a_receiver_that_stalls_holds_up_nobody() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -347,16 +348,16 @@ fn a_receiver_that_stalls_holds_up_nobody() {
     let stand = awake.block_on(Stand::new());
     let two = asleep.block_on(stand.node(1));
     awake.block_on(async {
-        let (one, mut three) = (stand.node(0).await, stand.node(2).await);
+        let (one, mut third) = (stand.node(0).await, stand.node(2).await);
         let large = packet(one.address(), two.address(), 1000, 1);
         let dropped = |report: &HubReport| report.dropped.get("leg-full").copied().unwrap_or(0);
         within("a full queue", async {
             // Three times what the queue holds; each seen by the hub before the next is sent.
             for number in 0..3_200_u16 {
                 one.send(large.clone());
-                let small = packet(one.address(), three.address(), 60, u8::try_from(number % 251).unwrap());
+                let small = packet(one.address(), third.address(), 60, u8::try_from(number % 251).unwrap());
                 one.send(small.clone());
-                assert_eq!(three.receive().await.0, small);
+                assert_eq!(third.receive().await.0, small);
             }
         })
         .await;
@@ -364,5 +365,9 @@ fn a_receiver_that_stalls_holds_up_nobody() {
         assert!(dropped(&report) > 1_000, "{:?}", report.dropped);
         assert_eq!(report.dropped.len(), 1);
         assert_eq!(report.sessions, 3);
+        let mut next = three(2);
+        next.members[1].enabled = false;
+        stand.hub.apply(next).await.unwrap();
     });
+    assert_eq!(asleep.block_on(two.ended()), Some(Close::Withdrawn));
 }

@@ -21,7 +21,10 @@ use super::{
     dialing::{Action, Dial, Dialing, Event},
     session::{Dialer, Session},
 };
-use crate::{constants::NODE_STOP_BUDGET, protocol::close::Close};
+use crate::{
+    constants::NODE_STOP_BUDGET,
+    protocol::{close::Close, closing},
+};
 
 /// What a host tells a node's driver; that it holds none of the other end any more means to stop.
 pub(super) enum Order {
@@ -122,7 +125,7 @@ impl Driver {
             Action::Abandon(_) => self.attempt = None,
             Action::Hangup(_) => {
                 if let Some((_, session)) = self.session.take() {
-                    session.connection.close(Close::Ended.code(), &[]);
+                    closing::close(&session.connection, Close::Ended);
                 }
                 self.sessions.send_replace(None);
             }

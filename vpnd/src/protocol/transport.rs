@@ -6,7 +6,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use quinn::{EndpointConfig, IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
+use quinn::{
+    EndpointConfig, IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt, congestion::CubicConfig,
+};
+
+use super::closing::Closable;
 
 use crate::constants::{
     BLACK_HOLE_COOLDOWN, CONTROL_WINDOW, DATAGRAM_RECEIVE_BUFFER, DATAGRAM_SEND_BUFFER, IDLE, KEEPALIVE,
@@ -39,7 +43,9 @@ fn config(streams: u32, keepalive: Option<Duration>) -> TransportConfig {
         .black_hole_cooldown(BLACK_HOLE_COOLDOWN);
     let window = VarInt::from_u32(CONTROL_WINDOW);
     let mut config = TransportConfig::default();
+    let congestion = Arc::new(Closable(Arc::new(CubicConfig::default())));
     config
+        .congestion_controller_factory(congestion)
         .initial_mtu(LEAST_UDP_PAYLOAD)
         .min_mtu(LEAST_UDP_PAYLOAD)
         .mtu_discovery_config(Some(search))
