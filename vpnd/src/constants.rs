@@ -44,9 +44,9 @@ pub const SOCKET_BUFFER: usize = 4 << 20;
 pub const MOST_SEGMENTS: usize = 40;
 
 /// How often a node sends when it has nothing to say.
-pub const KEEPALIVE: Duration = Duration::from_secs(5);
+pub const KEEPALIVE: Duration = Duration::from_secs(4);
 /// Silence after which either end gives a connection up.
-pub const IDLE: Duration = Duration::from_secs(15);
+pub const IDLE: Duration = Duration::from_secs(12);
 
 /// Connections that wait for the hub's decision whether to go on with them; more are refused.
 pub const MOST_INCOMING: usize = 256;

@@ -49,7 +49,7 @@ fn config(streams: u32, keepalive: Option<Duration>) -> TransportConfig {
         .initial_mtu(LEAST_UDP_PAYLOAD)
         .min_mtu(LEAST_UDP_PAYLOAD)
         .mtu_discovery_config(Some(search))
-        .max_idle_timeout(Some(IdleTimeout::try_from(IDLE).expect("15 seconds are a timeout")))
+        .max_idle_timeout(Some(IdleTimeout::try_from(IDLE).expect("seconds are a timeout")))
         .keep_alive_interval(keepalive)
         .max_concurrent_bidi_streams(VarInt::from_u32(streams))
         .max_concurrent_uni_streams(VarInt::from_u32(0))
