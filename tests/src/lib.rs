@@ -15,6 +15,8 @@
 //! - [`link_tap`]: a release whose links are tapped.
 //! - [`memory`]: the search of a process's memory for a secret, [`disclosure`]: of what it wrote.
 //! - [`demo`]: the story that `cargo demo` tells, [`bench`]: the figures of `cargo relay-bench`.
+//! - [`vpn_node`]: a node of the managed VPN with a TUN device, [`vpn_stand`]: its hub without a relay around it,
+//!   [`field`]: both in network namespaces, [`vpn_idle`]: what a node costs the hub that says nothing.
 //! - [`puller`]: a client of pulls as the wire sees it, [`pull_bed`]: a relay before the scripted registry.
 //! - [`pull_stand`]: the relay as the target of a pull bench.
 //! - [`soak`]: a run of faults of every party, drawn from a seed.
@@ -31,6 +33,7 @@ pub mod demo;
 pub mod dial;
 pub mod disclosure;
 pub mod envelope;
+pub mod field;
 pub mod free_port;
 pub mod https;
 pub mod ingress;
@@ -52,4 +55,7 @@ pub mod soak;
 pub mod sockets;
 pub mod stranger;
 mod unverified;
+pub mod vpn_idle;
+pub mod vpn_node;
+pub mod vpn_stand;
 pub mod waiting;
