@@ -3,8 +3,8 @@
 //! By itself it behaves as the contract says: it exchanges a bearer for an identity, registers
 //! sessions and relays, hands out cluster config and certificate, and answers the ten methods
 //! of a node. It models SES-06, PROT-16, PROT-34, REG-07, REG-18, REG-24, REG-25, REG-30, REG-31,
-//! REG-36, REG-63, REG-64, REG-65, LIS-28, FWD-05, FWD-38, OUT-01, OUT-16, OUT-18, ING-01 and
-//! ING-13. A test makes it differ per method ([`Step`]), by its standing facts ([`Settings`]), or by
+//! REG-36, REG-63, REG-64, REG-65, LIS-28, FWD-05, FWD-38, OUT-01, OUT-16, OUT-18, ING-01,
+//! ING-13, VPN-05 and VPN-13. A test makes it differ per method ([`Step`]), by its standing facts ([`Settings`]), or by
 //! tearing at connections, and sees how far a dial got ([`Stage`]).
 
 mod http_answer;
@@ -18,6 +18,7 @@ mod script;
 mod serving;
 mod settings;
 mod standing;
+mod vpn;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -39,6 +40,7 @@ pub use record::{Call, Stage};
 pub use script::{Gate, Step, UPGRADE};
 pub use settings::{AnswerForm, Front, Settings};
 pub use standing::{AdvertisedHub, StandingRelay};
+pub use vpn::{VpnMember, VpnNetwork, in_milliseconds};
 
 use judgement::State;
 use pulls::Pulls;

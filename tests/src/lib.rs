@@ -37,6 +37,7 @@ pub mod field;
 pub mod free_port;
 pub mod https;
 pub mod ingress;
+pub mod ipv4;
 pub mod link_tap;
 pub mod memory;
 pub mod notify;

@@ -132,7 +132,7 @@ impl State {
             "getCertificateForDomain" => self.certificate(&body),
             "getClusterRouteTable" => self.read_routes(number, &body),
             "registerClusterIngress" => self.register_ingress(number, &body),
-            "getClusterVpnNetwork" => Ok(raw(r#"{"network":null}"#)),
+            "getClusterVpnNetwork" => self.read_vpn_network(number, &body),
             "registerPalletRuntimeSession" => self.register_node(number, message, &body),
             method if super::runtime::CARRIED.contains(&method) => self.carried(number, message, &body),
             _ => Err(Refusal::new(UNKNOWN_METHOD)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::HTTP_1;
+use super::{HTTP_1, VpnNetwork};
 use crate::authority::Issued;
 use crate::offer::Offer;
 
@@ -56,6 +56,8 @@ pub struct Settings {
     pub ingresses: BTreeMap<String, String>,
     /// The cluster's route table as JSON text; `None` while none has been computed.
     pub route_table: Option<String>,
+    /// The cluster's VPN network; `None` while none has been compiled.
+    pub vpn_network: Option<VpnNetwork>,
     /// Node ids that belong to another cluster (REG-31).
     pub foreign_nodes: BTreeSet<String>,
     /// The offer on both carriers of the session.
@@ -115,6 +117,7 @@ impl Settings {
                 ("edge-2".to_owned(), "ingress-bearer-of-edge-2".to_owned()),
             ]),
             route_table: None,
+            vpn_network: None,
             foreign_nodes: BTreeSet::new(),
             offer: Offer::new("33.1.0", "32.0.0"),
             form: AnswerForm::Echo8,
