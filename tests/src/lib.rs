@@ -19,6 +19,7 @@
 //!   [`field`]: both in network namespaces, [`vpn_idle`]: what a node costs the hub that says nothing.
 //! - [`puller`]: a client of pulls as the wire sees it, [`pull_bed`]: a relay before the scripted registry.
 //! - [`pull_stand`]: the relay as the target of a pull bench.
+//! - [`tunnel`]: a node's end of the managed VPN, [`ipv4`]: what goes through it, [`vpn_bed`]: a relay with a hub.
 //! - [`soak`]: a run of faults of every party, drawn from a seed.
 //! - [`pull_clients`]: real container clients pulling from a real registry, for `cargo pull-clients`.
 
@@ -55,7 +56,9 @@ pub mod silent;
 pub mod soak;
 pub mod sockets;
 pub mod stranger;
+pub mod tunnel;
 mod unverified;
+pub mod vpn_bed;
 pub mod vpn_idle;
 pub mod vpn_node;
 pub mod vpn_stand;

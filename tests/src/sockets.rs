@@ -1,8 +1,9 @@
-//! The TCP sockets of a process, as the kernel's tables show them. Looking into a process of another user
+//! The TCP and UDP sockets of a process, as the kernel's tables show them. Looking into a process of another user
 //! takes root.
 
 use std::collections::BTreeSet;
 use std::io;
+use std::net::SocketAddrV4;
 
 /// One TCP socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +30,16 @@ pub fn tcp_sockets_of(pid: u32) -> io::Result<Vec<TcpSocket>> {
     Ok(sockets)
 }
 
+/// Whether a UDP socket of this network namespace is bound to `address`, whoever has it. Looking disturbs nobody
+/// who is about to bind it.
+pub fn is_udp_bound(address: SocketAddrV4) -> bool {
+    // The kernel writes the address as a number of its own byte order.
+    let written = u32::from_ne_bytes(address.ip().octets());
+    let own = format!("{written:08X}:{:04X}", address.port());
+    let table = std::fs::read_to_string("/proc/net/udp").unwrap_or_default();
+    table.lines().skip(1).any(|row| row.split_whitespace().nth(1) == Some(&own))
+}
+
 /// The inodes of the sockets that `pid` holds, of whatever kind.
 fn socket_inodes_of(pid: u32) -> io::Result<BTreeSet<String>> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/fd"))?;
@@ -51,7 +62,7 @@ fn row_of(row: &str, held: &BTreeSet<String>) -> Option<TcpSocket> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 
     use super::*;
 
@@ -69,5 +80,14 @@ mod tests {
         {
             assert!(seen.contains(&TcpSocket { local_port, remote_port, listening }), "{seen:?}");
         }
+    }
+    /// A UDP socket is seen as long as it is there.
+    #[test]
+    fn a_udp_socket_is_seen_while_it_is_bound() {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, socket.local_addr().unwrap().port());
+        assert!(is_udp_bound(address));
+        drop(socket);
+        assert!(!is_udp_bound(address));
     }
 }
