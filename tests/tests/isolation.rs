@@ -1,10 +1,11 @@
 //! What the workers cannot know and cannot reach, shown on the real processes: ARC-02 to ARC-08, ARC-10 to
-//! ARC-12, ARC-14, ARC-23, LOG-01, LOG-14.
+//! ARC-12, ARC-14, ARC-23, LOG-01, LOG-14, VPN-02, VPN-03, VPN-37.
 //!
 //! Reading another process's memory takes root. Without it these tests fail; none of them is left out.
 #![expect(clippy::unwrap_used, reason = "a test fails by it, and its shared steps are parts of tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -13,13 +14,15 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use coreflow_tests::authority::Authority;
 use coreflow_tests::binaries::binaries;
-use coreflow_tests::cloudly::{Cloudly, Step};
+use coreflow_tests::cloudly::{Cloudly, Step, VpnNetwork};
 use coreflow_tests::envelope::random_hex;
 use coreflow_tests::free_port::free_port;
 use coreflow_tests::link_tap::TappedRelease;
 use coreflow_tests::memory::{SHORTEST_RUN, Scan, search};
 use coreflow_tests::pallet::{PalletNode, Setup};
 use coreflow_tests::relay::{BearerPlace, Relay, RelaySetup};
+use coreflow_tests::sockets::is_udp_bound;
+use coreflow_tests::tunnel::{NodeKey, Tunnel, crosses};
 use coreflow_tests::waiting::{BOUND, poll};
 use nix::sys::signal::Signal;
 
@@ -197,7 +200,8 @@ fn sockets_of(pid: u32) -> BTreeSet<String> {
     descriptors(pid).values().filter_map(inode).collect()
 }
 
-/// ARC-04, ARC-05, ARC-10, ARC-11, ARC-12, ARC-23: what the kernel shows of the processes.
+/// ARC-04, ARC-05, ARC-10, ARC-11, ARC-12, ARC-23, VPN-02, VPN-37: what the kernel shows of the processes, while the hub
+/// serves a node: its one UDP socket is vpnd's alone, and neither a device nor another socket is beside it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_processes_show_and_hold_nothing_of_the_bearer() {
     demand_root();
@@ -208,11 +212,18 @@ async fn the_processes_show_and_hold_nothing_of_the_bearer() {
         std::fs::copy(binaries().join(name), release.path().join(name)).unwrap();
     }
     setup.executables = Some(release.path().to_owned());
+    let key = NodeKey::default();
+    let network = VpnNetwork::of([("node-1", key.public().as_str())]);
+    cloudly.change(|facts| facts.vpn_network = Some(network));
     let before = listing(release.path());
     let relay = setup.start();
     relay.wait_open().await.unwrap();
     cloudly.wait_accepted(1).await.unwrap();
     let workers = all_workers(&relay).await;
+    let hub = cloudly.wait_hub(None).await.unwrap();
+    let hub_address = SocketAddrV4::new(hub.address, hub.quic_port);
+    poll(BOUND, "hub that is bound", || is_udp_bound(hub_address).then_some(())).await.unwrap();
+    let tunnel = Tunnel::dial(&key, &hub).await.unwrap();
 
     for (role, pid) in &workers {
         let name = String::from_utf8(proc_of(*pid, "comm")).unwrap();
@@ -249,8 +260,8 @@ async fn the_processes_show_and_hold_nothing_of_the_bearer() {
         assert!(sockets.is_disjoint(&listening_unix), "{role} listens on a Unix socket");
         assert!(sockets.is_disjoint(&named_unix), "{role} has a Unix socket with a name");
         for (table, entries) in &network {
-            let relayds = *role == "relayd" && *table == "tcp";
-            assert!(relayds || sockets.is_disjoint(entries), "{role} has a socket in {table}");
+            let own = [("relayd", "tcp"), ("vpnd", "udp")].contains(&(role.as_str(), *table));
+            assert!(own || sockets.is_disjoint(entries), "{role} has a socket in {table}");
         }
     }
     let listening_tcp = inodes("tcp", 9, |row| row.get(3) == Some(&"0A"));
@@ -264,12 +275,69 @@ async fn the_processes_show_and_hold_nothing_of_the_bearer() {
     for inode in network["tcp"].intersection(&held) {
         assert!(listens.contains(&inode) || dials.contains(inode), "relayd has another TCP socket");
     }
+    let vpnds = sockets_of(workers["vpnd"]);
+    let bound: BTreeSet<&String> = network["udp"].intersection(&vpnds).collect();
+    assert_eq!(bound.len(), 1, "vpnd has the hub's socket and no other");
+    let port = format!(":{:04X}", hub.quic_port);
+    let hubs = inodes("udp", 9, |row| row.get(1).is_some_and(|local| local.ends_with(&port)));
+    assert!(hubs.iter().any(|inode| bound.contains(inode)), "it is bound to the hub's port");
+    assert!(tunnel.is_up());
     let supervisors = sockets_of(relay.pid());
+    assert!(supervisors.is_disjoint(&hubs), "the supervisor has kept a copy of the hub's socket");
     assert!(supervisors.is_disjoint(&listening_unix) && supervisors.is_disjoint(&named_unix));
 
     assert_eq!(listing(release.path()), before, "the release directory is as it was");
     let expected = ["authorities.pem", "qenv.yml"].map(PathBuf::from);
     assert_eq!(listing(&relay.home()), BTreeSet::from(expected), "the working directory is as it was");
+}
+
+/// The interfaces, routes and packet filters of this host's network, as names and rows.
+fn network_of_host() -> BTreeMap<&'static str, Vec<String>> {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let first = |text: &str| {
+        text.lines().filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
+    };
+    let rows = |text: &str| text.lines().map(str::to_owned).collect::<Vec<String>>();
+    BTreeMap::from([
+        ("interfaces", first(&read("/proc/net/dev"))),
+        ("routes", rows(&read("/proc/net/route"))),
+        ("routes of IPv6", first(&read("/proc/net/ipv6_route"))),
+        ("tables of filters", rows(&read("/proc/net/ip_tables_names"))),
+    ])
+}
+
+/// VPN-01, VPN-02, VPN-03: while packets cross by way of the hub, vpnd is no root, has no capability and can get none, and
+/// the host's interfaces, routes and tables of packet filters are what they were before.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_hub_serves_without_a_privilege_and_leaves_the_host_as_it_is() {
+    let (cloudly, setup) = bed(&distinctive_bearer(), BearerPlace::Credential).await;
+    let before = network_of_host();
+    let relay = setup.start();
+    relay.wait_open().await.unwrap();
+    let hub = cloudly.wait_hub(None).await.unwrap();
+    let keys = [(); 2].map(|()| NodeKey::default());
+    let [a, b] = keys.each_ref().map(NodeKey::public);
+    let network =
+        VpnNetwork::of([("node-1", a.as_str()), ("node-2", b.as_str())]).linking("node-1", "node-2");
+    let applied = cloudly.push_vpn_network(&network).await.unwrap().unwrap();
+    assert_eq!(applied["state"], "applied");
+    let mut one = Tunnel::dial(&keys[0], &hub).await.unwrap();
+    let mut other = Tunnel::dial(&keys[1], &hub).await.unwrap();
+    crosses(&mut one, &mut other, b"there").await;
+    crosses(&mut other, &mut one, b"and back").await;
+    assert_eq!(network_of_host(), before);
+
+    let vpnd = all_workers(&relay).await["vpnd"];
+    let status = String::from_utf8(proc_of(vpnd, "status")).unwrap();
+    let of = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.unwrap_or_else(|| panic!("{name} in {status}")).trim().to_owned()
+    };
+    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+        assert_eq!(of(set), "0000000000000000", "{set}");
+    }
+    assert_eq!((of("NoNewPrivs"), of("Seccomp")), ("1".to_owned(), "2".to_owned()));
+    assert!(of("Uid").split_whitespace().all(|user| user != "0"), "{}", of("Uid"));
 }
 
 /// Whether `bytes` hold a run of twelve bytes of `secret`, or of its base64 one of sixteen characters.
