@@ -254,3 +254,17 @@ async fn its_clock_can_be_off() {
     let issued: Value = serde_json::from_str(client.exchange(&bearer).await.unwrap().get()).unwrap();
     assert!(issued["identity"]["expiresAt"].as_u64() < config["identity"]["expiresAt"].as_u64());
 }
+
+/// VPN-05, VPN-13: the network is for the relay that was accepted, and `null` until one is compiled.
+#[tokio::test]
+async fn the_network_is_for_the_accepted_relay() {
+    const READ: &str = "getClusterVpnNetwork";
+    let client = Client::new().await;
+    let (carrier, _events) = client.session().await;
+    assert_eq!(ask(&carrier, READ, &json!({})).await.unwrap_err().name(), "relay-not-connected");
+    ask(&carrier, "registerClusterRelay", &relay(0)).await.unwrap();
+    assert_eq!(ask(&carrier, READ, &json!({})).await, Ok(json!({"network": null})));
+    let network = VpnNetwork::of([("node-1", "key")]);
+    client.cloudly.change(|settings| settings.vpn_network = Some(network.clone()));
+    assert_eq!(ask(&carrier, READ, &json!({})).await, Ok(json!({"network": network.json()})));
+}

@@ -199,3 +199,34 @@ impl Cloudly {
         self.shared.change.until(BOUND, "registration that advertises a hub", look).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A network has the members of the contract and no other, and each change is a revision of its own.
+    #[test]
+    fn a_network_is_what_the_contract_says() {
+        let network = VpnNetwork::of([("a", "A="), ("b", "B=")]).linking("a", "b");
+        let mut json = network.json();
+        for member in json["members"].as_array_mut().unwrap() {
+            assert!(member["expiresAt"].take().as_u64() > Some(in_milliseconds(Duration::ZERO)));
+        }
+        let member = |node: &str, key: &str, address: &str| json!({"nodeId": node, "publicKey": key, "address": address, "prefixes": [], "expiresAt": null});
+        assert_eq!(
+            json,
+            json!({
+                "authority": {"id": "vpn-authority-1", "generation": 1},
+                "revision": 1,
+                "controlPrefix": "100.100.0.0/24",
+                "members": [member("a", "A=", "100.100.0.2"), member("b", "B=", "100.100.0.3")],
+                "grants": [{"from": "a", "to": "b"}, {"from": "b", "to": "a"}],
+            })
+        );
+        let narrowed = network.withdrawing_grant("a", "b");
+        assert_eq!((narrowed.revision, narrowed.grants.len(), narrowed.members.len()), (2, 1, 2));
+        let without = narrowed.withdrawing_member("b");
+        assert_eq!((without.revision, without.grants.len(), without.members.len()), (3, 0, 1));
+        assert_eq!(without.address("a"), Ipv4Addr::new(100, 100, 0, 2));
+    }
+}
