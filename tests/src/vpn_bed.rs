@@ -3,6 +3,7 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use coreflow_vpnd::node::Why;
 use serde_json::Value;
 
 use crate::authority::Authority;
@@ -10,7 +11,7 @@ use crate::cloudly::{AdvertisedHub, Cloudly, VpnNetwork};
 use crate::envelope::Refusal;
 use crate::relay::{Relay, RelaySetup};
 use crate::sockets::is_udp_bound;
-use crate::tunnel::{Ended, NodeKey, Tunnel};
+use crate::tunnel::{NodeKey, Tunnel};
 use crate::waiting::{BOUND, poll};
 
 /// The parties.
@@ -86,11 +87,11 @@ impl VpnBed {
     /// A tunnel of the node with `key` to the advertised hub.
     ///
     /// # Errors
-    /// [`Ended`].
+    /// Why there is no session.
     ///
     /// # Panics
     /// When no hub is advertised.
-    pub async fn dial(&self, key: &NodeKey) -> Result<Tunnel, Ended> {
+    pub async fn dial(&self, key: &NodeKey) -> Result<Tunnel, Why> {
         Tunnel::dial(key, &self.hub().await).await
     }
 

@@ -10,9 +10,10 @@ use coreflow_tests::cloudly::{Step, VpnNetwork};
 use coreflow_tests::envelope::Refusal;
 use coreflow_tests::relay::Relay;
 use coreflow_tests::sockets::is_udp_bound;
-use coreflow_tests::tunnel::{Ended, NodeKey, Tunnel, crosses};
+use coreflow_tests::tunnel::{NodeKey, Tunnel, crosses};
 use coreflow_tests::vpn_bed::VpnBed;
 use coreflow_tests::waiting::{BOUND, poll};
+use coreflow_vpnd::node::Why;
 use coreflow_vpnd::protocol::close::Close;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -262,8 +263,8 @@ async fn a_stop_ends_the_hub() {
     let mut pair = Pair::open().await;
     pair.cross().await;
     pair.bed.relay.signal(Signal::SIGTERM);
-    for tunnel in &pair.tunnels {
-        assert_eq!(tunnel.ended().await, Ended::By(Close::Stopping));
+    for tunnel in &mut pair.tunnels {
+        assert_eq!(tunnel.ended().await, Why::Closed(Close::Stopping));
     }
     assert_eq!(pair.bed.relay.wait_exit(STOP).await, Ok(0));
     assert!(!pair.bed.is_bound());
