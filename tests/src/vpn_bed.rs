@@ -27,7 +27,8 @@ pub struct VpnBed {
 }
 
 impl VpnBed {
-    /// A relay that is open, and whose accepted registration advertises its hub; Cloudly has compiled no network.
+    /// A relay that is open, and whose accepted registration advertises its hub. Cloudly has compiled no network, which
+    /// the relay has read.
     ///
     /// # Panics
     /// When that takes too long.
@@ -35,6 +36,7 @@ impl VpnBed {
         let bed = Self::start(|_, _| {}).await;
         bed.relay.wait_open().await.expect("the relay opens");
         bed.hub().await;
+        bed.wait_read(1).await;
         bed
     }
 

@@ -80,7 +80,6 @@ async fn the_hub_is_advertised_at_once_and_bound_with_the_first_network() {
     let bed = VpnBed::open().await;
     let hub = bed.hub().await;
     assert_eq!((hub.address, hub.quic_port), (*bed.address.ip(), bed.address.port()));
-    bed.wait_read(1).await;
     assert_eq!(bed.cloudly.calls_of(READ)[0].body(), "{}");
     let unbound = bed.status("a hub without a network", |hub| hub["configured"].is_string()).await;
     assert_eq!(
