@@ -165,3 +165,19 @@ fn the_package_is_private_and_its_source_is_mit() {
     // The commands that stage a host release stage the license.
     assert_states(&read("README.md"), &["-t /opt/coreflow qenv.yml LICENSE"]);
 }
+
+/// VPN-38, VPN-39, VPN-43: where the hub's address has to lie, what has to reach it, and what losing the hub is and is not.
+#[test]
+fn what_the_managed_vpn_needs_and_costs_is_stated() {
+    assert_states(
+        &section("## The managed VPN"),
+        &[
+            "has to lie in the plan's `vpn.hubPrefix`, which Cloudly sets with `configureManagedVpn`",
+            "A hub outside of it registers all the same, but is not selected, and its nodes get no membership",
+            "Every node needs UDP to that address and port: open firewalls and routes for it, and publish the port as UDP \
+             where a container has a network of its own",
+            "until then the nodes have no data plane among each other, and what runs on them runs on",
+            "they fetch their credential again at their next reconcile",
+        ],
+    );
+}

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The completed areas and how many requirements each has.
-const COMPLETE: [(&str, usize); 14] = [
+const COMPLETE: [(&str, usize); 15] = [
     ("ARC", 24),
     ("CFG", 49),
     ("START", 31),
@@ -24,6 +24,7 @@ const COMPLETE: [(&str, usize); 14] = [
     ("ESC", 67),
     ("ING", 36),
     ("PULL", 31),
+    ("VPN", 46),
 ];
 
 fn root() -> PathBuf {

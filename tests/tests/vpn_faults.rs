@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use coreflow_tests::cloudly::{Step, VpnNetwork};
 use coreflow_tests::envelope::Refusal;
+use coreflow_tests::pallet::{PalletNode, Setup};
 use coreflow_tests::relay::Relay;
 use coreflow_tests::sockets::is_udp_bound;
 use coreflow_tests::tunnel::{NodeKey, Tunnel, crosses};
@@ -55,6 +56,12 @@ impl Pair {
 async fn dialled(bed: &VpnBed, keys: &[NodeKey; 2]) -> [Tunnel; 2] {
     let [one, other] = keys;
     [bed.dial(one).await, bed.dial(other).await].map(|dial| dial.expect("a member is admitted"))
+}
+
+async fn asks_its_credential(node: &PalletNode, binding: &str) {
+    let body = format!(r#"{{"session":{binding}}}"#);
+    let answer = node.request("getRuntimeManagedVpnCredential", &body).await.expect("an answer");
+    answer.outcome().expect("Cloudly's answer");
 }
 
 /// Waits until the hub's address is free.
@@ -112,7 +119,7 @@ async fn a_refused_bind_fails_its_push_and_the_next_one_binds() {
     .await;
 }
 
-/// VPN-33, VPN-34, REG-21: an address that the host does not have is advertised as it is configured and refused by its
+/// VPN-33, VPN-34, VPN-38, REG-21: an address that the host does not have is advertised as it is configured and refused by its
 /// class.
 #[tokio::test]
 async fn an_address_of_another_host_fails_each_push() {
@@ -123,6 +130,11 @@ async fn an_address_of_another_host_fails_each_push() {
     .await;
     bed.relay.wait_open().await.unwrap();
     assert_eq!(bed.hub().await.address.to_string(), "192.0.2.16");
+    // It registered, and is selected only where the plan's prefix has it.
+    for (prefix, selected) in [([192, 0, 2, 0], true), ([198, 51, 100, 0], false)] {
+        bed.cloudly.change(|facts| facts.hub_prefix = Some((prefix.into(), 24)));
+        assert_eq!(bed.cloudly.platform_endpoint().is_ok(), selected);
+    }
     let failed = bed.push(&VpnNetwork::of([("node-a", NodeKey::default().public().as_str())])).await.unwrap();
     assert_eq!(failed["state"], json!("failed"));
     let reason = failed["reason"].as_str().unwrap();
@@ -180,9 +192,9 @@ async fn a_relay_without_a_hub_refuses_a_network_by_name() {
     assert!(bed.relay.status().await.stdout.contains("vpn hub       not configured\n"));
 }
 
-/// VPN-23, VPN-27, VPN-28, VPN-29, VPN-42, ARC-19, REG-66: a vpnd that is killed takes its network and its key along: the
+/// VPN-27, VPN-28, VPN-29, VPN-42, VPN-43, ARC-19, REG-66: a vpnd that is killed takes its network and its key along: the
 /// relay registers again with the new key and reads the network, upon which tunnels to the new key are admitted, and
-/// to the former one are not.
+/// to the former one are not. A node's session is not the hub's: its credential is asked for all the while.
 #[tokio::test]
 async fn a_killed_vpnd_is_replaced_under_a_new_key_and_given_the_network_again() {
     let mut pair = Pair::open().await;
@@ -192,13 +204,17 @@ async fn a_killed_vpnd_is_replaced_under_a_new_key_and_given_the_network_again()
     let (acceptances, reads) = (bed.cloudly.acceptances(), bed.cloudly.calls_of(READ).len());
     // A relay that still held the network would take the same one for a repeat; so no read brings it meanwhile.
     bed.cloudly.always(READ, Step::refuse("vpn-network-not-now"));
+    let node = PalletNode::start(Setup::new(bed.setup.target(), "node-1"));
+    let binding = node.wait_registered(1).await.unwrap();
     let killed = bed.relay.kill_worker("vpnd");
+    asks_its_credential(&node, &binding).await;
     let hub = bed.cloudly.wait_hub(Some(&former.public_key)).await.unwrap();
     assert_eq!((hub.address, hub.quic_port), (former.address, former.quic_port));
     bed.relay.wait_worker("vpnd", killed).await.unwrap();
     bed.cloudly.wait_accepted(acceptances + 1).await.unwrap();
     bed.wait_read(reads + 1).await;
     assert!(!bed.is_bound(), "bound without a network");
+    asks_its_credential(&node, &binding).await;
     bed.apply(&pair.network).await;
     let old = Tunnel::dial(&pair.keys[0], &former).await.err();
     assert!(old.is_some(), "the former key is served");

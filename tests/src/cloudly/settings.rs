@@ -1,6 +1,7 @@
 //! The standing facts of the loopback Cloudly: its cluster, its credential, its offer.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -58,6 +59,9 @@ pub struct Settings {
     pub route_table: Option<String>,
     /// The cluster's VPN network; `None` while none has been compiled.
     pub vpn_network: Option<VpnNetwork>,
+    /// The plan's `vpn.hubPrefix`, its address and length, in which a hub has to lie to be selected; `None` before
+    /// `configureManagedVpn`, upon which this double selects any.
+    pub hub_prefix: Option<(Ipv4Addr, u8)>,
     /// Node ids that belong to another cluster (REG-31).
     pub foreign_nodes: BTreeSet<String>,
     /// The offer on both carriers of the session.
@@ -118,6 +122,7 @@ impl Settings {
             ]),
             route_table: None,
             vpn_network: None,
+            hub_prefix: None,
             foreign_nodes: BTreeSet::new(),
             offer: Offer::new("33.1.0", "32.0.0"),
             form: AnswerForm::Echo8,

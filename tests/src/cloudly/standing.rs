@@ -1,5 +1,6 @@
 //! What Cloudly makes of an accepted registration: the relay that stands for the cluster, and what others
-//! are told of it (REG-24, REG-25, REG-64, REG-65, LIS-28).
+//! are told of it (REG-24, REG-25, REG-64, REG-65, LIS-28,
+//! VPN-38).
 
 use std::net::Ipv4Addr;
 
@@ -80,13 +81,20 @@ impl Cloudly {
         self.standing().filter(|_| host(&origin).as_deref() == Some(domain)).map(|relay| relay.listen_address)
     }
 
-    /// The cluster's platform endpoint: composed from the hub that the standing relay advertised, or why
-    /// none is selected (REG-24, REG-25).
+    /// The cluster's platform endpoint: composed from the hub that the standing relay advertised, or why none is
+    /// selected (REG-24, REG-25). One outside of the plan's prefix is not (VPN-38).
     ///
     /// # Errors
     /// `relay-vpn-hub-absent`.
     pub fn platform_endpoint(&self) -> Result<AdvertisedHub, &'static str> {
-        self.standing().and_then(|relay| relay.hub).ok_or("relay-vpn-hub-absent")
+        let prefix = self.change(|settings| settings.hub_prefix);
+        let lies_in = |hub: &AdvertisedHub| {
+            prefix.is_none_or(|(network, length)| {
+                let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or_default();
+                (u32::from(hub.address) ^ u32::from(network)) & mask == 0
+            })
+        };
+        self.standing().and_then(|relay| relay.hub).filter(lies_in).ok_or("relay-vpn-hub-absent")
     }
 
     /// The origin that the cluster's nodes are told to dial: the relay block's. A cluster with a block is
