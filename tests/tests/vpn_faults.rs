@@ -214,6 +214,7 @@ async fn a_killed_vpnd_is_replaced_under_a_new_key_and_given_the_network_again()
     bed.cloudly.wait_accepted(acceptances + 1).await.unwrap();
     bed.wait_read(reads + 1).await;
     assert!(!bed.is_bound(), "bound without a network");
+    bed.status("a hub without a network", |hub| hub["report"]["bound"].is_null()).await;
     asks_its_credential(&node, &binding).await;
     bed.apply(&pair.network).await;
     let old = Tunnel::dial(&pair.keys[0], &former).await.err();

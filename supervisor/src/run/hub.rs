@@ -157,3 +157,24 @@ fn told_buffers(bound: &HubSocket) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::programs::ProgramFault;
+
+    /// VPN-28, VPN-36: a report goes with the vpnd that made it, and why there is no hub stays.
+    #[test]
+    fn a_report_goes_with_its_vpnd() {
+        let facts = VpnFacts { address: Ipv4Addr::LOCALHOST, quic_port: 51_820, unavailable: None };
+        let mut hub = Hub { report: Some(HubReport::default()), ..Hub::default() };
+        assert_eq!(hub.status(&facts).report, Some(HubReport::default()));
+        hub.unavailable(&ProgramError { path: "/a/vpnd".into(), fault: ProgramFault::Missing });
+        hub.vpnd_ended();
+        let status = hub.status(&facts);
+        assert_eq!((status.configured.to_string().as_str(), status.report), ("127.0.0.1:51820", None));
+        assert_eq!(status.refused.as_deref(), Some("vpn-hub-executable-missing: /a/vpnd"));
+    }
+}
