@@ -140,18 +140,24 @@ pub struct Strangers {
 }
 
 /// Opens `count` whole TLS sessions with the hub, `together` of them at a time, each with a key that no network
-/// holds.
+/// holds and from the next of `addresses`.
 ///
 /// # Panics
-/// When the namespace has no way to the hub.
-pub fn strangers(ground: &Namespace, hub_key: [u8; 32], count: u32, together: usize) -> Strangers {
-    let socket = ground.udp(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+/// When the namespace has none of the addresses or no way to the hub.
+pub fn strangers(
+    ground: &Namespace,
+    addresses: &[Ipv4Addr],
+    hub_key: [u8; 32],
+    count: usize,
+    together: usize,
+) -> Strangers {
+    let sockets: Vec<_> = addresses.iter().map(|at| ground.udp(SocketAddrV4::new(*at, 0))).collect();
     runtime().block_on(async move {
-        let endpoint = endpoint(socket);
+        let endpoints: Vec<_> = sockets.into_iter().map(endpoint).collect();
         let (mut became, mut sessions, mut begun) = (Strangers::default(), JoinSet::new(), 0);
         while begun < count || !sessions.is_empty() {
             if begun < count && sessions.len() < together {
-                sessions.spawn(stranger(endpoint.clone(), hub_key));
+                sessions.spawn(stranger(endpoints[begun % endpoints.len()].clone(), hub_key));
                 begun += 1;
                 continue;
             }

@@ -19,6 +19,8 @@ const LOOK: Duration = Duration::from_millis(20);
 const BUFFER: usize = 4 << 20;
 /// Bytes that go through an echo at a time.
 const CHUNK: usize = 64 << 10;
+/// Datagrams of a paced stream in a second.
+pub const PACKETS_A_SECOND: u32 = 200;
 /// Bytes of a numbered datagram: one that crosses any tunnel whole.
 const NUMBERED: usize = 200;
 
@@ -190,9 +192,9 @@ impl Stream {
         Self { next, ended, thread: Some(std::thread::spawn(send)) }
     }
 
-    /// Small datagrams at 200 in a second.
+    /// Small datagrams, [`PACKETS_A_SECOND`] of them.
     pub fn paced(ground: &Namespace, to: SocketAddrV4) -> Self {
-        Self::start(ground, to, Duration::from_millis(5), NUMBERED)
+        Self::start(ground, to, Duration::from_secs(1) / PACKETS_A_SECOND, NUMBERED)
     }
 
     /// The number that is sent next; it and the ones below may be under way already.
