@@ -1,7 +1,7 @@
 //! A VPN in network namespaces: the hub and each node in one of its own, joined by veth pairs alone, without an
 //! uplink or a default route, so that every packet between two nodes crosses the hub and none leaves the machine.
 //!
-//! Needs root, and `ip` and `ping`. What a field made is gone when it is dropped, after a panic too; a run that
+//! Needs root, and `ip`, `ping` and `ethtool`. What a field made is gone when it is dropped, after a panic too; a run that
 //! was killed leaves namespaces behind, whose names carry its process id, and the next run takes them away.
 //!
 //! - [`namespace`]: one network of its own, and sockets in it. [`program`]: a process and what it says.
@@ -92,12 +92,12 @@ pub fn milliseconds_from_now(after: Duration) -> u64 {
 /// Fails by name where the tests of this file cannot run.
 ///
 /// # Panics
-/// Without root, `ip` or `ping`.
+/// Without root, `ip`, `ping` or `ethtool`.
 pub fn demand_namespaces() {
     assert!(nix::unistd::geteuid().is_root(), "network namespaces take root: run this test as root");
-    for program in ["ip", "ping"] {
+    for (program, package) in [("ip", "iproute2"), ("ping", "iputils-ping"), ("ethtool", "ethtool")] {
         let found = std::process::Command::new(program).arg("-V").output().is_ok();
-        assert!(found, "{program} is missing (iproute2, iputils-ping)");
+        assert!(found, "{program} is missing (package {package})");
     }
 }
 

@@ -1,7 +1,7 @@
 //! The managed VPN among real networks: three nodes with TUN devices and the confined hub, each in a network
 //! namespace of its own (VPN-01, VPN-02, VPN-04, VPN-06).
 //!
-//! It takes root, `ip` and `ping`. Without them these tests fail; none of them is left out.
+//! It takes root, `ip`, `ping` and `ethtool`. Without them these tests fail; none of them is left out.
 #![expect(clippy::unwrap_used, reason = "a test fails by it, and its shared steps are parts of tests")]
 
 #[path = "vpn_namespaces/authority.rs"]

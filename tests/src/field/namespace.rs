@@ -138,6 +138,16 @@ impl Namespace {
         connected.unwrap_or_else(|error| panic!("{to}: {error}"))
     }
 
+    /// Runs `ethtool` in it.
+    ///
+    /// # Panics
+    /// When `ethtool` fails, with its words.
+    pub fn ethtool(&self, words: &[&str]) {
+        let done = self.command(Path::new("ethtool")).args(words).output().expect("ip is installed");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "ethtool {}: {}", words.join(" "), said.trim());
+    }
+
     /// Runs `ping` in it with these words; gives the answers that came and what it wrote.
     ///
     /// # Panics

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use coreflow_tests::field::{Field, HUB};
 use coreflow_tests::processes::signal;
+use coreflow_vpnd::constants::IDLE;
 use nix::sys::signal::Signal;
 
 use crate::{A, B, BOUND, C, STAND};
@@ -53,6 +54,23 @@ fn a_node_that_stops_takes_its_session_along() {
     assert!(field.nodes[A].program.as_mut().unwrap().ended(STOP).success());
     field.hub.wait_report("session less", BOUND, |report| report["sessions"] == 2);
     assert_eq!(field.hub.report()["ended"]["ended"], 1);
+}
+
+/// VPN-01: nodes that say nothing for longer than any silence is borne are still there, and reached at once.
+#[test]
+fn silence_ends_no_session() {
+    let field = Field::up(STAND);
+    field.wait_reach(A, B, BOUND);
+    let places: Vec<_> = field.nodes.iter().map(|node| node.program().said()).collect();
+    let forwarded = |field: &Field| field.hub.report()["forwardedPackets"].as_u64().unwrap();
+    let before = forwarded(&field);
+    std::thread::sleep(IDLE + IDLE / 4);
+    assert!(forwarded(&field) <= before + 20, "it was not silent");
+    field.wait_reach(B, A, TOLD);
+    for (node, place) in field.nodes.iter().zip(places) {
+        assert_eq!(node.program().lines_from(place, "down"), Vec::<String>::new());
+    }
+    assert_eq!(field.hub.report()["admitted"], 3);
 }
 
 /// VPN-01: of two nodes with one key the later one has the session, and keeps it; the former is told, and does

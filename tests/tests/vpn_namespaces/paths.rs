@@ -80,6 +80,25 @@ fn a_stream_survives_a_path_that_shrinks_under_it() {
     full_size_packets_cross(&field);
 }
 
+/// VPN-01: devices that take no segments any more, at either end and while a stream runs, cost speed alone.
+#[test]
+fn a_stream_survives_devices_that_refuse_segments() {
+    let field = Field::up(STAND);
+    field.wait_reach(A, B, BOUND);
+    let at = SocketAddrV4::new(field.nodes[B].address, PORT);
+    let _echo = Echo::at(&field.nodes[B].ground, at);
+    let mut stream = field.nodes[A].ground.connect(at);
+    round_trip(&mut stream, 1 << 20, BOUND);
+    for (ground, device) in
+        [(&field.ground, "to-b"), (&field.ground, "to-a"), (&field.nodes[A].ground, UPLINK)]
+    {
+        // Without the device's checksums a kernel refuses a send of several datagrams, or takes them apart itself.
+        ground.ethtool(&["--features", device, "tx", "off"]);
+        round_trip(&mut stream, 4 << 20, 2 * BOUND);
+    }
+    full_size_packets_cross(&field);
+}
+
 /// VPN-01: when a router forgets a binding, a stream through it goes on from the new port, and from the new
 /// address; the hub sees the session where it now is, and its node is not told to dial again.
 #[test]
