@@ -19,7 +19,10 @@ use crate::holding::Ask;
 pub(crate) async fn serve(end: OwnedFd, public_key: [u8; 32], asks: mpsc::Sender<Ask>) {
     let greeted = greet::<VpndToRelayd, RelaydToVpnd>(end, Descriptors::Refused, Role::Vpnd, Role::Relayd);
     let (sender, receiver) = match greeted.await {
-        Ok(ends) => ends,
+        Ok(ends) => {
+            debug!("the link to relayd is greeted");
+            ends
+        }
         Err(why) => return warn!("the link to relayd was not greeted: {why}"),
     };
     match answer(sender, receiver, public_key, &asks).await {
