@@ -32,10 +32,10 @@ pub fn udp(from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) -> Vec<u8> {
     ipv4(*from.ip(), *to.ip(), UDP, &datagram)
 }
 
-/// An ICMP error, "port unreachable", that quotes `quoted`.
+/// An ICMP error, "port unreachable", that quotes the whole of `quoted`.
 pub fn unreachable(from: Ipv4Addr, to: Ipv4Addr, quoted: &[u8]) -> Vec<u8> {
     let mut message = vec![3, 3, 0, 0, 0, 0, 0, 0];
-    message.extend(&quoted[..quoted.len().min(HEADER + 8)]);
+    message.extend(quoted);
     let sum = checksum(&message);
     message[2..4].copy_from_slice(&sum.to_be_bytes());
     ipv4(from, to, ICMP, &message)

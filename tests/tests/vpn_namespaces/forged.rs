@@ -71,22 +71,22 @@ fn a_source_that_is_not_the_senders_reaches_nobody() {
     assert_eq!(seen_at_b(&field, &honest), own.len());
 }
 
-/// VPN-06: an ICMP error is judged by its own source, whatever it quotes: one with a foreign source passes
-/// nowhere, and one that quotes a foreign packet makes the hub learn nothing.
+/// VPN-06: an ICMP error passes only with the sender's own source and about a packet that its receiver sent to it;
+/// and no packet with a foreign source teaches the hub anything.
 #[test]
-fn what_an_error_quotes_teaches_the_hub_nothing() {
+fn an_error_about_others_packets_reaches_nobody() {
     let field = Field::up(STAND);
     field.wait_reach(A, B, BOUND);
-    let (a, b) = (field.nodes[A].address, field.nodes[B].address);
-    let quoted =
-        packet::udp(SocketAddrV4::new(b, 1), SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 7), 2), MARK);
-    let mut forged = packet::unreachable(Ipv4Addr::new(192, 0, 2, 7), b, &quoted);
-    forged.extend_from_slice(MARK);
-    let length = u16::try_from(forged.len()).unwrap();
-    forged[2..4].copy_from_slice(&length.to_be_bytes());
-    assert_eq!(seen_at_b(&field, &[forged]), 0);
-    let honest = packet::unreachable(a, b, &quoted);
-    seen_at_b(&field, &[honest]);
+    let (a, b, elsewhere) = (field.nodes[A].address, field.nodes[B].address, Ipv4Addr::new(192, 0, 2, 7));
+    let sent = |from, to| packet::udp(SocketAddrV4::new(from, 1), SocketAddrV4::new(to, 2), MARK);
+    let before = ["source-foreign", "quoted-foreign"].map(|reason| field.hub.dropped(reason));
+    let forged = packet::unreachable(elsewhere, b, &sent(b, elsewhere));
+    let about_others = packet::unreachable(a, b, &sent(b, elsewhere));
+    assert_eq!(seen_at_b(&field, &[forged, about_others]), 0);
+    let after = ["source-foreign", "quoted-foreign"].map(|reason| field.hub.dropped(reason));
+    assert_eq!(after, before.map(|before| before + 1), "{}", field.hub.report());
+    // The control: one about what B did send to A.
+    assert_eq!(seen_at_b(&field, &[packet::unreachable(a, b, &sent(b, a))]), 1);
     // A thousand honest packets behind one with a foreign source: nothing was learned of it.
     let foreign = packet::udp(SocketAddrV4::new(b, 1), SocketAddrV4::new(b, 9), b"foreign");
     let honest = packet::udp(SocketAddrV4::new(a, 1), SocketAddrV4::new(b, 9), MARK);
