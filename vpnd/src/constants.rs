@@ -60,6 +60,12 @@ pub const MOST_HALVES: usize = 8;
 /// How long half a packet is held.
 pub const HALF_LIFE: Duration = Duration::from_secs(1);
 
+/// IPv4 fragments that one packet is taken apart into at most, for a path that carries it in no two frames.
+pub const MOST_PIECES: usize = 4;
+/// What each such fragment but the last carries at least, in bytes. QUIC's paths carry twice as much; a peer may
+/// ask for less.
+pub const LEAST_PIECE: usize = 512;
+
 /// ICMP messages that one sender is sent at once.
 pub const ICMP_BURST: u32 = 20;
 /// Time in which one more ICMP message becomes due to it.

@@ -4,7 +4,10 @@
 use std::net::Ipv4Addr;
 
 use super::view::{SessionId, View};
-use crate::protocol::ipv4::{Header, ICMP};
+use crate::protocol::{
+    icmp::ERRORS,
+    ipv4::{Header, ICMP},
+};
 
 /// Why a packet goes to nobody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,7 +20,8 @@ pub enum Reason {
     Malformed,
     /// Its source is not the sender's.
     SourceForeign,
-    /// An ICMP error about a packet that did not go from the receiver to the sender.
+    /// An ICMP error about a packet that did not go from the receiver to the sender, or one in pieces, of which
+    /// that cannot be said.
     QuotedForeign,
     /// It is for nobody by nature: the hub, a broadcast, a multicast, loopback, `0.0.0.0/8`.
     DestinationSpecial,
@@ -111,35 +115,42 @@ pub fn judge(view: &View, from: usize, packet: &[u8]) -> Result<Onward, Reason> 
     if !network.granted(from, to) {
         return Err(Reason::NoGrant);
     }
-    if header.protocol == ICMP && header.fragment_offset == 0 {
-        let payload = &packet[header.header_length..header.total_length];
+    if header.protocol == ICMP {
         let quoted = |source, destination| routes.owns(to, source) && routes.owns(from, destination);
-        judge_icmp(payload, header.more_fragments, quoted)?;
+        judge_icmp(&header, &packet[header.header_length..header.total_length], quoted)?;
     }
     let session = view.session(to).ok_or(Reason::NoSession)?;
     Ok(Onward { to, session, header })
 }
 
-/// The types of ICMP that quote a packet: a host acts on what it says of a connection, without looking whose
-/// word it is.
-const ERRORS: [u8; 5] = [3, 4, 5, 11, 12];
 /// Bytes of ICMP before the quoted packet.
 const ICMP_HEADER: usize = 8;
+/// Bytes of the quoted packet that are judged: its header without options.
+const QUOTED: usize = 20;
 
-/// An error has to be about a packet that its receiver sent to its sender.
+/// An error has to be about a packet that its receiver sent to its sender, and to come in one piece: what a host
+/// puts together was judged by nobody.
 fn judge_icmp(
+    header: &Header,
     payload: &[u8],
-    more_fragments: bool,
     is_theirs: impl Fn(Ipv4Addr, Ipv4Addr) -> bool,
 ) -> Result<(), Reason> {
+    if header.fragment_offset > 0 {
+        // Where a quote would be nothing is laid over what came before.
+        let behind = usize::from(header.fragment_offset) * 8 >= ICMP_HEADER + QUOTED;
+        return if behind { Ok(()) } else { Err(Reason::QuotedForeign) };
+    }
     let Some(kind) = payload.first() else {
         // The type would come with a later fragment, by which nothing is judged.
-        return if more_fragments { Err(Reason::Malformed) } else { Ok(()) };
+        return if header.more_fragments { Err(Reason::Malformed) } else { Ok(()) };
     };
     if !ERRORS.contains(kind) {
         return Ok(());
     }
-    let quoted = payload.get(ICMP_HEADER..).and_then(<[u8]>::first_chunk::<20>);
+    if header.more_fragments {
+        return Err(Reason::QuotedForeign);
+    }
+    let quoted = payload.get(ICMP_HEADER..).and_then(<[u8]>::first_chunk::<QUOTED>);
     let Some(quoted) = quoted else { return Err(Reason::QuotedForeign) };
     let address = |at: usize| Ipv4Addr::new(quoted[at], quoted[at + 1], quoted[at + 2], quoted[at + 3]);
     let theirs = quoted[0] >> 4 == 4 && is_theirs(address(12), address(16));

@@ -8,9 +8,10 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{
     frame::{FRAGMENT_HEADER, Fragment},
-    ipv4::{self, Header, SHORTEST_HEADER},
+    icmp,
+    ipv4::{self, Header, LONGEST_PACKET, SHORTEST_HEADER},
 };
-use crate::constants::INNER_MTU;
+use crate::constants::{INNER_MTU, LEAST_PIECE, MOST_PIECES};
 
 /// How a packet goes on.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub enum Plan {
     Two([Bytes; 2]),
     /// As these packets, fragments of IPv4 that each fit.
     Pieces(Vec<Bytes>),
-    /// Not at all: it may not be taken apart. Its sender is told the MTU, in bytes.
+    /// Not at all: it may not be taken apart, or not into so few pieces. Its sender is told the MTU, in bytes.
     TooBig {
         /// What would have gone.
         mtu: u16,
@@ -56,11 +57,21 @@ pub fn plan(packet: &Bytes, header: &Header, room: usize, ids: &mut FragmentIds)
     }
     // IPv4 fragments on borders of 8 bytes.
     let body = room.saturating_sub(header.header_length) & !7;
-    if header.dont_fragment || body == 0 {
+    let payload = packet.len() - header.header_length;
+    let one_piece = header.dont_fragment || is_icmp_error(packet, header);
+    // Who reads headers lets no packet come here whose pieces would begin beyond what an offset can say.
+    let beyond = usize::from(header.fragment_offset) * 8 + packet.len() > LONGEST_PACKET;
+    if one_piece || beyond || body < LEAST_PIECE || payload.div_ceil(body) > MOST_PIECES {
         let mtu = u16::try_from(of_two).unwrap_or(u16::MAX).min(INNER_MTU);
         return Plan::TooBig { mtu };
     }
     Plan::Pieces(pieces(packet, header, body))
+}
+
+/// Whether the packet is an error of ICMP, or the beginning of one: in pieces nobody could judge what it quotes.
+fn is_icmp_error(packet: &[u8], header: &Header) -> bool {
+    let kind = || packet.get(header.header_length).is_some_and(|kind| icmp::ERRORS.contains(kind));
+    header.protocol == ipv4::ICMP && header.fragment_offset == 0 && kind()
 }
 
 /// Fragments of IPv4 with `body` bytes each, a multiple of 8; the last has what is left.
@@ -68,7 +79,6 @@ fn pieces(packet: &[u8], header: &Header, body: usize) -> Vec<Bytes> {
     let (first, rest) = packet.split_at(header.header_length);
     let copied = copied_header(first);
     let count = rest.len().div_ceil(body);
-    let mut offset = header.fragment_offset;
     rest.chunks(body)
         .enumerate()
         .map(|(number, chunk)| {
@@ -80,10 +90,11 @@ fn pieces(packet: &[u8], header: &Header, body: usize) -> Vec<Bytes> {
             piece[2..4].copy_from_slice(&total.to_be_bytes());
             piece[0] = 0x40 | u8::try_from(head.len() / 4).expect("a header has at most 15 words");
             let more = number + 1 < count || header.more_fragments;
-            let fragment = u16::from(more) << 13 | offset & 0x1fff;
+            let offset = usize::from(header.fragment_offset) + number * body / 8;
+            let offset = u16::try_from(offset).expect("no piece begins beyond the longest packet");
+            let fragment = u16::from(more) << 13 | offset;
             piece[6..8].copy_from_slice(&fragment.to_be_bytes());
             ipv4::seal(&mut piece);
-            offset = offset.wrapping_add(u16::try_from(chunk.len() / 8).expect("a piece has fewer bytes"));
             piece.put_slice(chunk);
             piece.freeze()
         })

@@ -10,6 +10,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::ipv4::{self, Header, SHORTEST_HEADER};
 use crate::constants::{ICMP_BURST, ICMP_INTERVAL};
 
+/// Least MTU that is told, in bytes: what every host and router carries (RFC 791, RFC 1191 section 3).
+const LEAST_TOLD_MTU: u16 = 68;
 /// Most bytes of such a message (RFC 1812, section 4.3.2.3).
 const LONGEST: usize = 576;
 /// Type, code, checksum, and the MTU.
@@ -19,16 +21,19 @@ const TYPE_AND_CODE: [u8; 2] = [3, 4];
 /// Precedence of messages about the network (RFC 1812, section 4.3.2.5).
 const TYPE_OF_SERVICE: u8 = 0xc0;
 const TIME_TO_LIVE: u8 = 64;
+/// The types that quote a packet: a host acts on what they say of a connection, without looking whose word it
+/// is.
+pub const ERRORS: [u8; 5] = [3, 4, 5, 11, 12];
 /// The types that ask or answer; every other is, or may be, an error.
 const QUERIES: [u8; 10] = [0, 8, 9, 10, 13, 14, 15, 16, 17, 18];
 
 /// The message from `hub` to the sender of `packet` that packets of up to `mtu` bytes would go; none if the
-/// packet is one of those that are not answered.
+/// packet is one of those that are not answered, or if no path is as narrow.
 pub fn fragmentation_needed(hub: Ipv4Addr, packet: &[u8], mtu: u16) -> Option<Bytes> {
     let header = Header::parse(packet).ok()?;
     let packet = &packet[..header.total_length];
     let of_one_host = ipv4::is_unicast(header.source) && ipv4::is_unicast(header.destination);
-    if header.fragment_offset != 0 || !of_one_host {
+    if header.fragment_offset != 0 || !of_one_host || mtu < LEAST_TOLD_MTU {
         return None;
     }
     if header.protocol == ipv4::ICMP && !QUERIES.contains(packet.get(header.header_length)?) {

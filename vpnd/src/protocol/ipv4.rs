@@ -5,6 +5,8 @@ use std::{fmt, net::Ipv4Addr};
 
 /// Length of a header without options, in bytes.
 pub const SHORTEST_HEADER: usize = 20;
+/// Length of the longest packet, in bytes: what a total length can state.
+pub const LONGEST_PACKET: usize = u16::MAX as usize;
 /// Protocol number of ICMP.
 pub const ICMP: u8 = 1;
 
@@ -40,6 +42,8 @@ pub enum Malformed {
     HeaderLength,
     /// A total length beyond the bytes there are.
     TotalLength,
+    /// A fragment that ends beyond the longest packet there can be.
+    FragmentOffset,
 }
 
 impl fmt::Display for Malformed {
@@ -49,6 +53,7 @@ impl fmt::Display for Malformed {
             Self::Version => "not of IP version 4",
             Self::HeaderLength => "an impossible header length",
             Self::TotalLength => "a total length beyond its bytes",
+            Self::FragmentOffset => "a fragment that ends beyond the longest packet",
         })
     }
 }
@@ -71,6 +76,11 @@ impl Header {
             return Err(Malformed::TotalLength);
         }
         let fragment = u16::from_be_bytes([fixed[6], fixed[7]]);
+        let fragment_offset = fragment & 0x1fff;
+        // The header of the whole counts too: a host that put it together could not state its length.
+        if usize::from(fragment_offset) * 8 + total_length > LONGEST_PACKET {
+            return Err(Malformed::FragmentOffset);
+        }
         Ok(Self {
             source: Ipv4Addr::new(fixed[12], fixed[13], fixed[14], fixed[15]),
             destination: Ipv4Addr::new(fixed[16], fixed[17], fixed[18], fixed[19]),
@@ -78,7 +88,7 @@ impl Header {
             total_length,
             dont_fragment: fragment & 0x4000 != 0,
             more_fragments: fragment & 0x2000 != 0,
-            fragment_offset: fragment & 0x1fff,
+            fragment_offset,
             protocol: fixed[9],
         })
     }
@@ -163,6 +173,23 @@ mod tests {
         }
     }
 
+    /// The last offset of a fragment is the one whose end a whole packet's length can still state.
+    #[test]
+    fn a_fragment_beyond_the_longest_packet_is_none() {
+        for (offset, payload, fits) in
+            [(8189, 3, true), (8189, 4, false), (8188, 11, true), (8188, 12, false), (8190, 0, false)]
+        {
+            for more in [0, 0x2000_u16] {
+                let mut packet = vec![0_u8; 20 + payload];
+                packet[0] = 0x45;
+                packet[3] = u8::try_from(20 + payload).unwrap();
+                packet[6..8].copy_from_slice(&(offset | more).to_be_bytes());
+                let read = Header::parse(&packet);
+                assert_eq!(read.err(), (!fits).then_some(Malformed::FragmentOffset), "{offset} {payload}");
+            }
+        }
+    }
+
     #[test]
     fn addresses_of_no_single_host_are_told() {
         for address in ["0.0.0.0", "0.1.2.3", "127.0.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255"] {
@@ -175,10 +202,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        fn any_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            // By itself chance makes few headers.
+            if let [first, _, high, low, ..] = &mut bytes[..] && *low >= 20 {
+                (*first, *high) = (0x45, 0);
+            }
             if let Ok(header) = Header::parse(&bytes) {
                 prop_assert!((SHORTEST_HEADER..=60).contains(&header.header_length));
                 prop_assert!(header.header_length <= header.total_length && header.total_length <= bytes.len());
+                let end = usize::from(header.fragment_offset) * 8 + header.total_length;
+                prop_assert!(end <= LONGEST_PACKET);
             }
         }
     }

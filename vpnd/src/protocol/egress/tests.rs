@@ -46,8 +46,13 @@ fn a_packet_goes_whole_in_two_or_tells_its_sender() {
     let giant = packet(&[], 8980, DONT_FRAGMENT);
     assert_eq!(planned(&giant, 1162), Plan::TooBig { mtu: INNER_MTU });
     assert_eq!(planned(&giant, 0), Plan::TooBig { mtu: 0 });
-    let Plan::Pieces(pieces) = planned(&packet(&[], 8980, 0), 1162) else { panic!("it may be fragmented") };
-    assert_eq!(pieces.len(), 8);
+    let Plan::Pieces(pieces) = planned(&packet(&[], 4544, 0), 1162) else { panic!("it may be fragmented") };
+    assert_eq!(pieces.len(), MOST_PIECES);
+    assert_eq!(planned(&packet(&[], 4545, 0), 1162), Plan::TooBig { mtu: INNER_MTU }, "a fifth piece");
+    // A leg on which a packet would become hundreds takes none of them.
+    assert_eq!(planned(&packet(&[], 1360, 0), 36), Plan::TooBig { mtu: 64 });
+    assert_eq!(planned(&packet(&[], 1100, 0), 531), Plan::TooBig { mtu: 1054 });
+    assert!(matches!(planned(&packet(&[], 1100, 0), 532), Plan::Pieces(_)));
 }
 
 #[test]
@@ -72,13 +77,34 @@ fn options_are_repeated_only_if_they_say_so() {
         0x44, 4, 5, 0, // a timestamp: not repeated
         0x83, 7, 4, 10, 0, 0, 9, // a source route: repeated
     ];
-    let Plan::Pieces(pieces) = planned(&packet(&options, 3000, 0), 600) else { panic!("fragmented") };
+    let Plan::Pieces(pieces) = planned(&packet(&options, 2000, 0), 600) else { panic!("fragmented") };
     assert_eq!(&pieces[0][20..32], &options);
     assert_eq!(Header::parse(&pieces[1]).unwrap().header_length, 28);
     assert_eq!(&pieces[1][20..28], &[0x83, 7, 4, 10, 0, 0, 9, 0]);
     for impossible in [[0x83, 1, 0, 0], [0x83, 9, 0, 0], [0x83, 0, 0, 0], [1, 1, 1, 0x83]] {
-        let Plan::Pieces(pieces) = planned(&packet(&impossible, 3000, 0), 600) else { panic!("fragmented") };
+        let Plan::Pieces(pieces) = planned(&packet(&impossible, 2000, 0), 600) else { panic!("fragmented") };
         assert_eq!(Header::parse(&pieces[1]).unwrap().header_length, 20);
+    }
+}
+
+/// A header that nobody read, with an offset that comes round in its pieces.
+#[test]
+fn an_offset_does_not_come_round() {
+    let mut whole = packet(&[], 2_400, 0).to_vec();
+    let header = Header { fragment_offset: 8_000, ..Header::parse(&whole).unwrap() };
+    whole[6..8].copy_from_slice(&8_000_u16.to_be_bytes());
+    let planned = plan(&whole.into(), &header, 1_162, &mut FragmentIds::default());
+    assert_eq!(planned, Plan::TooBig { mtu: INNER_MTU });
+}
+
+/// An error of ICMP stays in one piece, so that what it quotes can be judged; an echo need not.
+#[test]
+fn an_icmp_error_is_not_taken_apart() {
+    for (kind, whole) in [(3, true), (5, true), (11, true), (8, false), (0, false)] {
+        let mut echo = packet(&[], 3_000, 0).to_vec();
+        (echo[9], echo[20]) = (ipv4::ICMP, kind);
+        let planned = planned(&echo.into(), 1_162);
+        assert_eq!(matches!(planned, Plan::TooBig { .. }), whole, "{kind}");
     }
 }
 
@@ -134,15 +160,21 @@ proptest! {
     #[test]
     fn a_fragmented_packet_comes_back(
         length in 0_usize..9000, room in 0_usize..1500, words in 0_usize..4,
-        offset in 0_u16..1000, more: bool,
+        back in 0_u16..8190, more: bool,
     ) {
+        let longest = LONGEST_PACKET - 20 - 4 * words - length;
+        let offset = u16::try_from(longest / 8).unwrap().saturating_sub(back);
         let options: Vec<u8> = [0x83, 4, 4, 0].repeat(words);
         let fragment = u16::from(more) << 13 | offset;
         let whole = packet(&options, if more { length & !7 } else { length }, fragment);
         match planned(&whole, room) {
             Plan::Whole | Plan::Two(_) => {}
-            Plan::TooBig { .. } => prop_assert!(room < 20 + options.len() + 8),
+            Plan::TooBig { .. } => {
+                let body = room.saturating_sub(20 + options.len()) & !7;
+                prop_assert!(body < LEAST_PIECE || length > MOST_PIECES * body);
+            }
             Plan::Pieces(pieces) => {
+                prop_assert!(pieces.len() <= MOST_PIECES);
                 prop_assert!(pieces.iter().all(|piece| piece.len() <= room));
                 let (body, last) = put_together(&pieces, offset);
                 prop_assert_eq!(&body[..], &whole[20 + options.len()..]);
