@@ -39,6 +39,10 @@ pub const CONTROL_WINDOW: u32 = 4096;
 /// Buffer of a UDP socket in each direction, in bytes. With the system's default a burst overflows it, and
 /// what then is lost looks like a black hole.
 pub const SOCKET_BUFFER: usize = 4 << 20;
+/// Wait after a receive that failed, before the next.
+pub const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
+/// Receives that fail in a row before the socket is given up: a second's worth.
+pub const MOST_RECEIVE_FAILURES: u32 = 100;
 /// Datagrams that one send may carry: of the largest size they stay below the 65,507 bytes of a UDP payload,
 /// beyond which a batch is lost without an error.
 pub const MOST_SEGMENTS: usize = 40;
@@ -124,8 +128,12 @@ pub const MOST_IN_A_ROW: usize = 256;
 /// Packets of up to so many bytes are copied before they wait for their receiver's connection, since each would
 /// otherwise hold all that was received together with it.
 pub const COPIED_PACKET: usize = 256;
-/// With so many bytes waiting every packet is copied.
-pub const COPIED_BACKLOG: usize = 64 << 10;
+/// With more bytes waiting every packet is copied.
+pub const COPIED_BACKLOG: usize = 4 << 10;
+/// Bytes that wait for all receivers together, before only those with a small queue are given more.
+pub const MOST_WAITING: usize = 64 << 20;
+/// When that may be reached it is looked at so often at most.
+pub const BUDGET_LOOK: Duration = Duration::from_millis(10);
 
 /// Commands that may wait for the hub's thread.
 pub const COMMAND_QUEUE: usize = 16;

@@ -9,6 +9,8 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
+use tracing::error;
+
 use super::{handshake, network::Network, shared::Shared};
 use crate::{
     constants::{REPORT_PACE, STOP_BOUND},
@@ -25,14 +27,15 @@ pub(super) enum Command {
     Stop(oneshot::Sender<()>),
 }
 
-/// Runs until it is told to stop, or nobody can tell it anything any more.
+/// Runs until it is told to stop, or nobody can tell it anything any more, or its endpoint is no more: a hub that
+/// nobody can reach does not go on saying that it is bound.
 pub(super) async fn drive(
     shared: Arc<Shared>,
     endpoint: Endpoint,
     mut told: mpsc::Receiver<Command>,
     show: watch::Sender<HubReport>,
 ) {
-    let accepting = tokio::spawn(accept(Arc::clone(&shared), endpoint.clone()));
+    let mut accepting = tokio::spawn(accept(Arc::clone(&shared), endpoint.clone()));
     let mut look = interval(REPORT_PACE);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let stopped = loop {
@@ -44,6 +47,10 @@ pub(super) async fn drive(
                 None => break None,
             },
             () = time_is_up(&shared) => shared.tick(),
+            _ = &mut accepting => {
+                error!("the hub's endpoint failed");
+                break None;
+            }
             _ = look.tick() => {
                 let report = shared.report();
                 show.send_if_modified(|shown| {
@@ -85,3 +92,6 @@ async fn time_is_up(shared: &Shared) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,16 +9,24 @@ use std::{
     io::{self, IoSliceMut},
     net::{Ipv4Addr, SocketAddr, UdpSocket},
     pin::Pin,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     task::{Context, Poll, ready},
 };
 
 use quinn::{AsyncUdpSocket, UdpPoller};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
-use tokio::io::Interest;
+use tokio::{
+    io::Interest,
+    time::{Sleep, sleep},
+};
 use tracing::{debug, warn};
 
-use crate::constants::{MOST_SEGMENTS, MOST_UDP_PAYLOAD, SOCKET_BUFFER};
+use crate::constants::{
+    MOST_RECEIVE_FAILURES, MOST_SEGMENTS, MOST_UDP_PAYLOAD, RECEIVE_PAUSE, SOCKET_BUFFER,
+};
 
 /// A longer batch would be lost without an error.
 const _: () = assert!(MOST_SEGMENTS * MOST_UDP_PAYLOAD as usize <= 65_507);
@@ -46,6 +54,7 @@ pub struct Datagrams {
     socket: tokio::net::UdpSocket,
     /// The socket's own state; by the one that was probed it is sent and received, where there is one.
     own: UdpSocketState,
+    failures: Failures,
 }
 
 impl Datagrams {
@@ -57,7 +66,11 @@ impl Datagrams {
     pub fn over(socket: UdpSocket) -> io::Result<Arc<dyn AsyncUdpSocket>> {
         let own = UdpSocketState::new((&socket).into())?;
         enlarge(&own, &socket);
-        Ok(Arc::new(Self { socket: tokio::net::UdpSocket::from_std(socket)?, own }))
+        Ok(Arc::new(Self {
+            socket: tokio::net::UdpSocket::from_std(socket)?,
+            own,
+            failures: Failures::default(),
+        }))
     }
 
     /// A state is not tied to a socket: it knows the kernel, and notes what the kernel refuses.
@@ -105,13 +118,18 @@ impl AsyncUdpSocket for Datagrams {
         meta: &mut [RecvMeta],
     ) -> Poll<io::Result<usize>> {
         loop {
+            ready!(self.failures.poll_pause(context));
             ready!(self.socket.poll_recv_ready(context))?;
             let received = self
                 .socket
                 .try_io(Interest::READABLE, || self.state().recv((&self.socket).into(), buffers, meta));
             match received {
+                Ok(count) => {
+                    self.failures.over();
+                    return Poll::Ready(Ok(count));
+                }
                 Err(again) if again.kind() == io::ErrorKind::WouldBlock => {}
-                done => return Poll::Ready(done),
+                Err(error) => self.failures.another(error)?,
             }
         }
     }
@@ -130,6 +148,52 @@ impl AsyncUdpSocket for Datagrams {
 
     fn may_fragment(&self) -> bool {
         self.own.may_fragment()
+    }
+}
+
+/// Receives that failed. An endpoint of QUIC ends for good with the first one that it sees, and the kernel may be
+/// out of memory for a moment, or hand on an error that a datagram met on its way.
+#[derive(Default)]
+struct Failures {
+    in_a_row: AtomicU32,
+    pause: Mutex<Option<Pin<Box<Sleep>>>>,
+}
+
+impl Failures {
+    /// Waits until a receive may be tried.
+    fn poll_pause(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.in_a_row.load(Relaxed) == 0 {
+            return Poll::Ready(());
+        }
+        let mut pause = self.pause.lock().expect("no holder of it panics");
+        if let Some(waiting) = pause.as_mut() {
+            ready!(waiting.as_mut().poll(context));
+        }
+        *pause = None;
+        Poll::Ready(())
+    }
+
+    /// A receive failed.
+    ///
+    /// # Errors
+    /// The same, if too many did before it.
+    fn another(&self, error: io::Error) -> io::Result<()> {
+        let before = self.in_a_row.fetch_add(1, Relaxed);
+        if before == 0 {
+            warn!("the UDP socket failed to receive: {error}");
+        }
+        if before + 1 >= MOST_RECEIVE_FAILURES {
+            return Err(error);
+        }
+        *self.pause.lock().expect("no holder of it panics") = Some(Box::pin(sleep(RECEIVE_PAUSE)));
+        Ok(())
+    }
+
+    /// One worked.
+    fn over(&self) {
+        if self.in_a_row.load(Relaxed) > 0 {
+            self.in_a_row.store(0, Relaxed);
+        }
     }
 }
 
@@ -155,5 +219,56 @@ impl UdpPoller for Writable {
 impl fmt::Debug for Writable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Writable").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    async fn received(socket: &dyn AsyncUdpSocket) -> io::Result<usize> {
+        let mut buffer = vec![0; 1 << 16];
+        poll_fn(|context| {
+            let mut meta = [RecvMeta::default()];
+            socket.poll_recv(context, &mut [IoSliceMut::new(&mut buffer)], &mut meta)
+        })
+        .await
+    }
+
+    /// What the kernel says of a datagram that nobody took is no end of the socket.
+    #[tokio::test]
+    async fn a_receive_that_fails_is_tried_again() {
+        let peer = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let nobody = peer.local_addr().unwrap();
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket.connect(nobody).unwrap();
+        let ours = socket.local_addr().unwrap();
+        drop(peer);
+        let again = socket.try_clone().unwrap();
+        let datagrams = Datagrams::over(socket).unwrap();
+        again.send(b"to nobody").unwrap();
+        let peer = UdpSocket::bind(nobody).unwrap();
+        peer.send_to(b"after all", ours).unwrap();
+        assert_eq!(received(&*datagrams).await.unwrap(), 1);
+    }
+
+    /// One that fails for good is given up.
+    #[tokio::test(start_paused = true)]
+    async fn a_socket_that_only_fails_is_given_up() {
+        let failures = Failures::default();
+        let failed = || io::Error::from(io::ErrorKind::OutOfMemory);
+        for row in 0..2 {
+            for number in 1..MOST_RECEIVE_FAILURES {
+                assert!(failures.another(failed()).is_ok(), "{row} {number}");
+                poll_fn(|context| failures.poll_pause(context)).await;
+            }
+            if row == 0 {
+                failures.over();
+            }
+        }
+        assert!(failures.another(failed()).is_err());
     }
 }
