@@ -3,7 +3,7 @@
 //! VPN-03). It runs on a thread of its own, so that a busy hub answers for its worker and an idle worker costs
 //! the hub nothing.
 //!
-//! `network`, `routes`, `view`, `membership`, `forwarding` and `admission` decide; `shared`, `handshake`, `session`
+//! `network`, `routes`, `slots`, `view`, `membership`, `forwarding`, `budget` and `admission` decide; `shared`, `handshake`, `session`
 //! and `driver` do.
 
 use std::{
@@ -39,6 +39,7 @@ use crate::{
 };
 
 pub mod admission;
+pub mod budget;
 pub mod counters;
 mod driver;
 pub mod forwarding;
@@ -51,6 +52,7 @@ pub mod routes;
 pub(crate) mod sample;
 mod session;
 mod shared;
+pub mod slots;
 #[cfg(test)]
 mod tests;
 pub mod view;

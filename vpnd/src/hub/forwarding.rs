@@ -35,7 +35,9 @@ pub enum Reason {
     NoSession,
     /// It does not fit the receiver's path in any number of pieces that it allows.
     TooBig,
-    /// The receiver's queue gave up an older one for it.
+    /// The receivers' queues hold all they may together, and its receiver's more than its share.
+    HubFull,
+    /// None of these: it went on, and for it its receiver's full queue gave up one or more that had.
     LegFull,
     /// The receiver's connection takes none any more.
     LegGone,
@@ -43,7 +45,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of [`Reason::number`].
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::UnknownFrame,
         Self::FragmentLost,
         Self::Malformed,
@@ -55,6 +57,7 @@ impl Reason {
         Self::NoGrant,
         Self::NoSession,
         Self::TooBig,
+        Self::HubFull,
         Self::LegFull,
         Self::LegGone,
     ];
@@ -78,6 +81,7 @@ impl Reason {
             Self::NoGrant => "no-grant",
             Self::NoSession => "no-session",
             Self::TooBig => "too-big",
+            Self::HubFull => "hub-full",
             Self::LegFull => "leg-full",
             Self::LegGone => "leg-gone",
         }

@@ -7,9 +7,10 @@
 //! - The new view is published before the sessions that it withdraws are closed (VPN-15): whatever the packets
 //!   in between do, they do it by the new view.
 //! - A key has one session, the newest; the end of an older one is not the end of the newer.
-//! - A member's time ends when the wall clock says so, or when as much monotonic time has passed as there was
-//!   left at the first look, whichever is sooner: a clock that is set back extends nothing, by dialling again
-//!   neither.
+//! - A member's time ends when the wall clock says so, or when as much monotonic time has passed as the wall clock
+//!   left it, whichever is sooner: a clock that is set back extends nothing, by dialling again neither. What it left
+//!   counts only if two looks in a row agree about it, so that a clock that is ahead for a moment takes nobody's time
+//!   for good. A later network looks anew.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,6 +21,7 @@ use coreflow_ipc::{
 
 use super::{
     network::{Member, Network},
+    slots::Slots,
     view::{SessionId, View},
 };
 use crate::{constants::CLOCK_LOOK, protocol::close::Close};
@@ -37,42 +39,56 @@ pub enum Action {
     Close(SessionId, Close),
 }
 
-/// A member's time, as the network that is held states it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Time {
-    /// Unix milliseconds.
-    expires_at: u64,
-    /// The same on the monotonic clock, as it was left at the soonest look.
-    deadline: Duration,
+/// How far the wall clock is ahead of the monotonic one, in nanoseconds.
+type Lead = i128;
+
+fn lead(now: Now) -> Lead {
+    nanos(now.wall) - now.mono.as_nanos().cast_signed()
 }
 
-impl Time {
-    fn of(expires_at: u64, now: Now) -> Self {
-        Self { expires_at, deadline: deadline(expires_at, now) }
+fn nanos(millis: u64) -> Lead {
+    Lead::from(millis) * 1_000_000
+}
+
+/// What the wall clock has shown, while one network is held.
+#[derive(Debug, Clone, Copy)]
+struct Looks {
+    last: Now,
+    /// The most that two looks in a row agreed about.
+    agreed: Lead,
+}
+
+impl Looks {
+    /// A network comes, after those of the one before it.
+    fn first(former: Option<Self>, now: Now) -> Self {
+        // The clock may be wrong just at this moment.
+        let agreed = former.map_or(lead(now), |former| lead(former.last).min(lead(now)));
+        Self { last: now, agreed }
     }
 
-    /// Looks at the wall clock again: what is left can only become less.
+    /// Looks again; what is left of a member's time can only become less.
     fn look(&mut self, now: Now) {
-        self.deadline = self.deadline.min(deadline(self.expires_at, now));
+        // Looks close to each other may be the same moment's.
+        if now.mono.saturating_sub(self.last.mono) < CLOCK_LOOK {
+            return;
+        }
+        self.agreed = self.agreed.max(lead(self.last).min(lead(now)));
+        self.last = now;
     }
 
-    fn passed(self, now: Now) -> bool {
-        self.expires_at <= now.wall || self.deadline <= now.mono
+    /// When a time that ends at `expires_at`, in Unix milliseconds, is over on the monotonic clock.
+    fn deadline(&self, expires_at: u64) -> Duration {
+        let left = (nanos(expires_at) - self.agreed).max(0);
+        Duration::from_nanos(u64::try_from(left).unwrap_or(u64::MAX))
     }
-}
-
-fn deadline(expires_at: u64, now: Now) -> Duration {
-    now.mono.saturating_add(Duration::from_millis(expires_at.saturating_sub(now.wall)))
 }
 
 /// The network that is held, and the sessions of its members.
 #[derive(Debug)]
 struct Serving {
     network: Arc<Network>,
-    /// By the members' places.
-    times: Vec<Time>,
-    /// By the members' places.
-    sessions: Vec<Option<SessionId>>,
+    looks: Looks,
+    sessions: Slots<SessionId>,
 }
 
 /// The machine.
@@ -93,27 +109,24 @@ impl Membership {
         {
             return Ok(Vec::new());
         }
-        let mut times: Vec<Time> =
-            network.members().iter().map(|member| Time::of(member.expires_at, now)).collect();
-        let mut sessions = vec![None; times.len()];
+        let former = self.serving.take();
+        let looks = Looks::first(former.as_ref().map(|former| former.looks), now);
+        let sessions = Slots::empty(network.members().len());
+        let serving = self.serving.insert(Serving { network, looks, sessions });
         let mut closes = Vec::new();
-        if let Some(former) = self.serving.take() {
-            for (was, member) in former.network.members().iter().enumerate() {
-                let place = network.place(&member.key);
-                if let Some(place) = place.filter(|place| times[*place].expires_at == member.expires_at) {
-                    times[place].deadline = times[place].deadline.min(former.times[was].deadline);
-                }
-                let Some(session) = former.sessions[was] else { continue };
-                match place.filter(|place| stays(member, &network.members()[*place])) {
-                    None => closes.push(Action::Close(session, Close::Withdrawn)),
-                    Some(place) if times[place].passed(now) => {
-                        closes.push(Action::Close(session, Close::Expired));
+        if let Some(former) = former {
+            for (was, session) in former.sessions.iter() {
+                let member = &former.network.members()[was];
+                let place = serving.network.place(&member.key);
+                match place.filter(|place| stays(member, &serving.network.members()[*place])) {
+                    None => closes.push(Action::Close(*session, Close::Withdrawn)),
+                    Some(place) if serving.passed(place, now) => {
+                        closes.push(Action::Close(*session, Close::Expired));
                     }
-                    Some(place) => sessions[place] = Some(session),
+                    Some(place) => drop(serving.sessions.replace(place, Some(*session))),
                 }
             }
         }
-        let serving = self.serving.insert(Serving { network, times, sessions });
         let mut actions = vec![serving.publish()];
         actions.append(&mut closes);
         Ok(actions)
@@ -132,8 +145,8 @@ impl Membership {
         let Some((place, serving)) = place.zip(self.serving.as_mut()) else {
             return vec![Action::Refuse(session)];
         };
-        serving.times[place].look(now);
-        let former = serving.sessions[place].replace(session);
+        serving.looks.look(now);
+        let former = serving.sessions.replace(place, Some(session));
         let superseded = former.map(|former| Action::Close(former, Close::Superseded));
         [serving.publish(), Action::Admit(session)].into_iter().chain(superseded).collect()
     }
@@ -141,10 +154,10 @@ impl Membership {
     /// `session` ended.
     pub fn closed(&mut self, session: SessionId) -> Vec<Action> {
         let Some(serving) = &mut self.serving else { return Vec::new() };
-        let Some(place) = serving.sessions.iter().position(|held| *held == Some(session)) else {
+        let Some((place, _)) = serving.sessions.iter().find(|(_, held)| **held == session) else {
             return Vec::new();
         };
-        serving.sessions[place] = None;
+        serving.sessions.replace(place, None);
         vec![serving.publish()]
     }
 
@@ -152,26 +165,26 @@ impl Membership {
     pub fn tick(&mut self, now: Now) -> Vec<Action> {
         self.looked = now.mono;
         let Some(serving) = &mut self.serving else { return Vec::new() };
-        let mut closes = Vec::new();
-        for (time, held) in serving.times.iter().zip(&mut serving.sessions) {
-            if let Some(session) = held.take_if(|_| time.passed(now)) {
-                closes.push(Action::Close(session, Close::Expired));
-            }
+        serving.looks.look(now);
+        let over = serving.sessions.iter().filter(|(place, _)| serving.passed(*place, now));
+        let over: Vec<(usize, SessionId)> = over.map(|(place, session)| (place, *session)).collect();
+        if over.is_empty() {
+            return Vec::new();
         }
-        if closes.is_empty() {
-            return closes;
+        for (place, _) in &over {
+            serving.sessions.replace(*place, None);
         }
-        closes.insert(0, serving.publish());
-        closes
+        let closes = over.into_iter().map(|(_, session)| Action::Close(session, Close::Expired));
+        [serving.publish()].into_iter().chain(closes).collect()
     }
 
     /// When [`Membership::tick`] is due, on the monotonic clock: at the end of a session's time, and every
     /// [`CLOCK_LOOK`] while there are sessions.
     pub fn next_deadline(&self) -> Option<Duration> {
         let serving = self.serving.as_ref()?;
-        let with_session = serving.times.iter().zip(&serving.sessions).filter(|(_, held)| held.is_some());
-        let soonest = with_session.map(|(time, _)| time.deadline).min()?;
-        Some(soonest.min(self.looked.saturating_add(CLOCK_LOOK)))
+        let ends = serving.sessions.iter().map(|(place, _)| serving.network.members()[place].expires_at);
+        let soonest = ends.min()?;
+        Some(serving.looks.deadline(soonest).min(self.looked.saturating_add(CLOCK_LOOK)))
     }
 
     /// The network that is held.
@@ -182,14 +195,20 @@ impl Membership {
     /// How many members may be admitted at present, those with a session among them.
     pub fn count_admissible(&self, now: Now) -> usize {
         self.serving.as_ref().map_or(0, |serving| {
-            (0..serving.times.len()).filter(|place| serving.may_be_admitted(*place, now)).count()
+            (0..serving.network.members().len()).filter(|place| serving.may_be_admitted(*place, now)).count()
         })
     }
 }
 
 impl Serving {
     fn may_be_admitted(&self, place: usize, now: Now) -> bool {
-        self.network.members()[place].enabled && !self.times[place].passed(now)
+        self.network.members()[place].enabled && !self.passed(place, now)
+    }
+
+    /// Whether the time of the member at `place` is over.
+    fn passed(&self, place: usize, now: Now) -> bool {
+        let expires_at = self.network.members()[place].expires_at;
+        expires_at <= now.wall || self.looks.deadline(expires_at) <= now.mono
     }
 
     fn publish(&self) -> Action {

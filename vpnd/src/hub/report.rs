@@ -1,4 +1,5 @@
-//! One look at the hub, for `coreflowctl status`: no key and no packet.
+//! One look at the hub, for `coreflowctl status`: no key and no packet. What is forwarded was handed to its
+//! receiver's tunnel; what that gives up later, as its queue is full or its path has become smaller, stays counted.
 
 use coreflow_ipc::messages::hub_report::{HubReport, LISTED_SESSIONS, SessionReport};
 

@@ -81,7 +81,7 @@ impl Sender<'_> {
     fn take_row(&mut self, first: Bytes) -> Result<Row, Gone> {
         let legs = self.shared.legs.load();
         let view = legs.view.as_ref().ok_or(Gone::Withdrawn)?;
-        let place = view.place(self.leg.session).ok_or(Gone::Withdrawn)?;
+        let place = view.place(&self.leg.key, self.leg.session).ok_or(Gone::Withdrawn)?;
         self.take(&legs, view, place, first);
         for _ in 1..MOST_IN_A_ROW {
             match self.more() {
@@ -116,27 +116,38 @@ impl Sender<'_> {
             let receiver = legs.at(onward.to).ok_or(Reason::NoSession)?;
             let mut packet = packet;
             packet.truncate(onward.header.total_length);
-            self.hand(view, receiver, packet, &onward.header)
+            self.hand(legs, view, receiver, packet, &onward.header)
         });
         if let Err(reason) = gone_on {
             self.shared.counters.dropped(reason);
         }
     }
 
-    fn hand(&mut self, view: &View, receiver: &Leg, packet: Bytes, header: &Header) -> Result<(), Reason> {
-        let length = packet.len();
-        let space = receiver.connection.datagram_send_buffer_space();
-        if space < length {
-            self.shared.counters.dropped(Reason::LegFull);
+    fn hand(
+        &mut self,
+        legs: &Legs,
+        view: &View,
+        receiver: &Leg,
+        packet: Bytes,
+        header: &Header,
+    ) -> Result<(), Reason> {
+        let (length, waits) = (packet.len(), receiver.waiting());
+        let budget = &self.shared.budget;
+        if budget.may_be_used_up() && !budget.admits(waits, Instant::now(), || legs.waiting()) {
+            return Err(Reason::HubFull);
         }
-        let packet = detached(packet, space);
+        let packet = detached(packet, waits);
         match receiver.connection.send_datagram(packet.clone()) {
             Ok(()) => {}
             Err(SendDatagramError::TooLarge) => self.hand_apart(view, receiver, packet, header)?,
             Err(error) => return Err(refused(&error)),
         }
+        budget.queued(length);
         receiver.sent.add(length);
         self.shared.counters.forwarded.add(length);
+        if waits + length > DATAGRAM_SEND_BUFFER {
+            self.shared.counters.dropped(Reason::LegFull);
+        }
         Ok(())
     }
 
@@ -172,9 +183,12 @@ impl Sender<'_> {
 
 /// The packet in memory of its own, if it may have to wait: it is a part of what was received at once, which
 /// may be a thousand times as large, and would hold all of that.
-fn detached(packet: Bytes, space: usize) -> Bytes {
-    let waits = DATAGRAM_SEND_BUFFER.saturating_sub(space) > COPIED_BACKLOG;
-    if waits || packet.len() <= COPIED_PACKET { Bytes::copy_from_slice(&packet) } else { packet }
+fn detached(packet: Bytes, waits: usize) -> Bytes {
+    if waits > COPIED_BACKLOG || packet.len() <= COPIED_PACKET {
+        Bytes::copy_from_slice(&packet)
+    } else {
+        packet
+    }
 }
 
 fn refused(error: &SendDatagramError) -> Reason {
@@ -185,3 +199,6 @@ fn refused(error: &SendDatagramError) -> Reason {
         | SendDatagramError::ConnectionLost(_) => Reason::LegGone,
     }
 }
+
+#[cfg(test)]
+mod tests;

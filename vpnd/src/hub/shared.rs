@@ -16,16 +16,21 @@ use tracing::info;
 use super::{
     ReadClock,
     admission::Admission,
+    budget::Budget,
     counters::{Counters, Ending, Traffic},
     membership::{Action, Membership},
     network::{Member, Network},
+    slots::Slots,
     view::{SessionId, View},
 };
+use crate::constants::DATAGRAM_SEND_BUFFER;
 use crate::protocol::{close::Close, closing::close, egress::FragmentIds, noise::StaticKey};
 
 /// One node's tunnel.
 pub(super) struct Leg {
     pub(super) session: SessionId,
+    /// The node's public key.
+    pub(super) key: [u8; 32],
     pub(super) connection: Connection,
     pub(super) node_id: String,
     pub(super) address: Ipv4Addr,
@@ -36,17 +41,29 @@ pub(super) struct Leg {
     pub(super) fragments: Mutex<FragmentIds>,
 }
 
+impl Leg {
+    /// The bytes that wait to be sent, the queue's own counted.
+    pub(super) fn waiting(&self) -> usize {
+        DATAGRAM_SEND_BUFFER.saturating_sub(self.connection.datagram_send_buffer_space())
+    }
+}
+
 /// A view, with the tunnel of each of its sessions.
 #[derive(Default)]
 pub(super) struct Legs {
     pub(super) view: Option<Arc<View>>,
-    by_place: Vec<Option<Arc<Leg>>>,
+    by_place: Slots<Arc<Leg>>,
 }
 
 impl Legs {
     /// The tunnel of the member at `place`.
     pub(super) fn at(&self, place: usize) -> Option<&Arc<Leg>> {
-        self.by_place.get(place)?.as_ref()
+        self.by_place.get(place)
+    }
+
+    /// The bytes that wait in the tunnels' queues, and how many tunnels there are.
+    pub(super) fn waiting(&self) -> (usize, usize) {
+        self.by_place.iter().fold((0, 0), |(bytes, legs), (_, leg)| (bytes + leg.waiting(), legs + 1))
     }
 }
 
@@ -58,6 +75,7 @@ pub(super) struct State {
     /// The tunnels of the published view, and of what is about to be in it.
     legs: BTreeMap<SessionId, Arc<Leg>>,
     last_session: SessionId,
+    stopped: bool,
 }
 
 impl State {
@@ -74,6 +92,7 @@ pub(super) struct Shared {
     pub(super) bound: SocketAddr,
     pub(super) legs: ArcSwap<Legs>,
     pub(super) counters: Counters,
+    pub(super) budget: Budget,
     /// The next deadline may be another.
     pub(super) deadline_moved: Notify,
     state: Mutex<State>,
@@ -87,6 +106,7 @@ impl Shared {
             bound,
             legs: ArcSwap::default(),
             counters: Counters::default(),
+            budget: Budget::default(),
             deadline_moved: Notify::new(),
             state: Mutex::default(),
         }
@@ -107,14 +127,18 @@ impl Shared {
     /// The peer of `connection` proved to be `member`.
     ///
     /// # Errors
-    /// It is no member any more.
+    /// It is no member any more, or the hub stops.
     pub(super) fn admit(&self, connection: Connection, member: &Member) -> Result<Arc<Leg>, Close> {
         let now = (self.clock)();
         let mut state = self.state();
+        if state.stopped {
+            return Err(Close::Stopping);
+        }
         state.last_session += 1;
         let session = state.last_session;
         let leg = Arc::new(Leg {
             session,
+            key: member.key,
             connection,
             node_id: member.node_id.clone(),
             address: member.address,
@@ -145,11 +169,19 @@ impl Shared {
         self.perform(&mut state, actions);
     }
 
-    /// Ends every tunnel.
+    /// Ends every tunnel, and begins none any more. Nothing is left then for the ends to be noted in, so that all
+    /// the time there is goes to telling the nodes.
     pub(super) fn stop(&self) {
-        let state = self.state();
-        for leg in state.legs() {
+        let mut state = self.state();
+        state.stopped = true;
+        let legs = std::mem::take(&mut state.legs);
+        self.legs.store(Arc::default());
+        drop(state);
+        for leg in legs.values() {
             close(&leg.connection, Close::Stopping);
+        }
+        for leg in legs.values() {
+            self.over(leg, Ending::Closed(Close::Stopping));
         }
     }
 
@@ -177,10 +209,12 @@ impl Shared {
     }
 
     fn publish(&self, state: &State, view: Arc<View>) {
-        let mut by_place = vec![None; view.network().members().len()];
-        for (session, place) in view.sessions() {
-            by_place[*place] = state.legs.get(session).cloned();
-        }
+        let former = self.legs.load();
+        let leg_of = |session: &SessionId| state.legs.get(session).cloned();
+        let by_place = match &former.view {
+            Some(shown) => view.sessions().made_from(shown.sessions(), &former.by_place, leg_of),
+            None => view.sessions().made_from(&Slots::default(), &Slots::default(), leg_of),
+        };
         self.legs.store(Arc::new(Legs { view: Some(view), by_place }));
     }
 

@@ -371,3 +371,25 @@ fn a_receiver_that_stalls_holds_up_nobody() {
     });
     assert_eq!(asleep.block_on(two.ended()), Some(Close::Withdrawn));
 }
+
+/// VPN-46: a node that takes nothing, with a full queue, hears of a stop too.
+#[test]
+fn a_receiver_that_stalls_hears_of_a_stop() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (awake, asleep) = (runtime(), runtime());
+    let stand = awake.block_on(Stand::new());
+    let two = asleep.block_on(stand.node(1));
+    awake.block_on(async {
+        let one = stand.node(0).await;
+        let large = packet(one.address(), two.address(), 1000, 1);
+        within("a full queue", async {
+            while !stand.hub.report().await.dropped.contains_key("leg-full") {
+                (0..20).for_each(|_| one.send(large.clone()));
+            }
+        })
+        .await;
+        stand.hub.stop().await;
+        assert_eq!(one.ended().await, Some(Close::Stopping));
+    });
+    assert_eq!(asleep.block_on(two.ended()), Some(Close::Stopping));
+}

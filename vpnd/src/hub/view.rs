@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::network::Network;
+use super::{network::Network, slots::Slots};
 
 /// A session, by a number that the hub gives once.
 pub type SessionId = u64;
@@ -13,19 +13,13 @@ pub type SessionId = u64;
 pub struct View {
     network: Arc<Network>,
     /// By the members' places.
-    sessions: Vec<Option<SessionId>>,
-    /// Ascending, with the place of each.
-    places: Vec<(SessionId, usize)>,
+    sessions: Slots<SessionId>,
 }
 
 impl View {
     /// The view of `network` with the sessions of its members by their places.
-    pub fn new(network: Arc<Network>, sessions: Vec<Option<SessionId>>) -> Self {
-        let with_session = sessions.iter().enumerate();
-        let mut places: Vec<_> =
-            with_session.filter_map(|(place, session)| Some(((*session)?, place))).collect();
-        places.sort_unstable();
-        Self { network, sessions, places }
+    pub fn new(network: Arc<Network>, sessions: Slots<SessionId>) -> Self {
+        Self { network, sessions }
     }
 
     /// The network.
@@ -35,18 +29,18 @@ impl View {
 
     /// The session of the member at `place`.
     pub fn session(&self, place: usize) -> Option<SessionId> {
-        *self.sessions.get(place)?
+        self.sessions.get(place).copied()
     }
 
-    /// The place of the member whose session this is; none once it is nobody's.
-    pub fn place(&self, session: SessionId) -> Option<usize> {
-        let at = self.places.binary_search_by_key(&session, |(held, _)| *held).ok()?;
-        Some(self.places[at].1)
+    /// The place of the member with `key`, whose session this is; none once it is nobody's.
+    pub fn place(&self, key: &[u8; 32], session: SessionId) -> Option<usize> {
+        let place = self.network.place(key)?;
+        (self.session(place) == Some(session)).then_some(place)
     }
 
-    /// The sessions there are, with the place of each.
-    pub fn sessions(&self) -> &[(SessionId, usize)] {
-        &self.places
+    /// The sessions there are, by the members' places.
+    pub fn sessions(&self) -> &Slots<SessionId> {
+        &self.sessions
     }
 }
 

@@ -17,7 +17,7 @@ fn view() -> View {
     for (from, to) in [(0, 1), (1, 0), (0, 3), (0, 0), (1, 2), (0, 2)] {
         snapshot.grants.grant(from, to);
     }
-    View::new(network(snapshot), vec![Some(70), Some(71), Some(72), None])
+    View::new(network(snapshot), [Some(70), Some(71), Some(72), None].into_iter().collect())
 }
 
 fn packet(source: [u8; 4], destination: [u8; 4], protocol: u8, payload: &[u8]) -> Vec<u8> {

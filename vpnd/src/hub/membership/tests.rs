@@ -29,6 +29,11 @@ fn published(actions: &[Action]) -> &View {
     view
 }
 
+/// The sessions of the published view, by their places.
+fn sessions(actions: &[Action]) -> Vec<(usize, SessionId)> {
+    published(actions).sessions().iter().map(|(place, session)| (place, *session)).collect()
+}
+
 /// Three members with sessions 10, 11 and 12.
 fn serving() -> Membership {
     let mut membership = Membership::default();
@@ -64,7 +69,7 @@ fn networks_follow_each_other_in_order() {
     assert_eq!(membership.network().unwrap().held().revision, 5);
     let actions = membership.apply(hour(6), START).unwrap();
     assert_eq!(actions.len(), 1);
-    assert_eq!(published(&actions).sessions(), [(10, 0), (11, 1), (12, 2)]);
+    assert_eq!(sessions(&actions), [(0, 10), (1, 11), (2, 12)]);
     let next: fn(&mut Held) = |held| (held.generation, held.revision) = (2, 0);
     assert_eq!(published(&membership.apply(of(next), START).unwrap()).network().held().generation, 2);
 }
@@ -91,10 +96,11 @@ fn whoever_is_withdrawn_is_closed_after_the_view_changed() {
         let actions = membership.apply(network(offered), START).unwrap();
         assert_eq!(actions[1..], [Action::Close(11, Close::Withdrawn)]);
         let view = published(&actions);
-        assert_eq!(view.place(11), None);
+        assert_eq!(view.place(&key(1), 11), None);
         for (session, number) in [(10, 0), (12, 2)] {
-            let place = view.place(session).unwrap();
+            let place = view.place(&key(number), session).unwrap();
             assert_eq!(view.network().members()[place].key, key(number));
+            assert_eq!(view.place(&key(number), 11), None);
         }
         // The late end of what was closed changes nothing, and nor does the next look.
         assert_eq!(membership.closed(11), []);
@@ -141,7 +147,7 @@ fn a_members_time_ends_by_either_clock() {
         let mut membership = serving();
         assert_eq!(membership.tick(at(3_599, 3_599)), []);
         let actions = membership.tick(late);
-        assert_eq!(published(&actions).sessions(), []);
+        assert_eq!(sessions(&actions), []);
         assert_eq!(actions[1..], [10, 11, 12].map(|session| Action::Close(session, Close::Expired)));
         assert_eq!(membership.tick(late), []);
     }
@@ -156,6 +162,43 @@ fn a_clock_that_is_set_back_extends_nothing() {
     assert_eq!(membership.tick(at(-5_401, 3_599)), []);
     assert_eq!(membership.tick(at(-5_400, 3_600)).len(), 4);
     assert_eq!(membership.proven(30, &key(0), at(-5_400, 3_600)), [Action::Refuse(30)]);
+}
+
+/// A clock that is ahead for a moment takes no time for good, whoever looks in that moment, and one that is put right
+/// counts from then on: it is not extended by being set back later.
+#[test]
+fn one_look_alone_counts_for_nothing() {
+    let mut membership = serving();
+    assert_eq!(membership.tick(at(1, 1)), []);
+    // 55 minutes ahead: a member dials again, and a tick looks too.
+    assert_eq!(membership.proven(20, &key(0), at(3_302, 2)).len(), 3);
+    assert_eq!(membership.tick(at(3_302, 2)), []);
+    assert_eq!(membership.tick(at(303, 303)), []);
+    assert_eq!(membership.tick(at(3_599, 3_599)), []);
+    assert_eq!(membership.tick(at(3_600, 3_600)).len(), 4);
+    // Ahead when a revision comes.
+    let mut membership = serving();
+    assert_eq!(membership.tick(at(1, 1)), []);
+    membership.apply(hour(6), at(3_302, 2)).unwrap();
+    assert_eq!(membership.tick(at(303, 303)), []);
+    assert!(membership.admissible(&key(1), at(3_599, 3_599)).is_some());
+    // Ahead for as long as two looks, which counts; a later revision looks anew.
+    let mut membership = serving();
+    for seconds in 1..3_u32 {
+        assert_eq!(membership.tick(at(3_300 + i64::from(seconds), seconds.into())), []);
+    }
+    assert!(membership.admissible(&key(0), at(301, 301)).is_none());
+    assert_eq!(membership.apply(hour(6), at(301, 301)).unwrap().len(), 1);
+    assert!(membership.admissible(&key(0), at(302, 302)).is_some());
+    // Two hours behind at first, then right for a while, then behind again.
+    let mut membership = Membership::default();
+    membership.apply(hour(5), at(-7_200, 0)).unwrap();
+    membership.proven(10, &key(0), at(-7_200, 1));
+    for seconds in 2..3_000_u32 {
+        assert_eq!(membership.tick(at(seconds.into(), seconds.into())), []);
+    }
+    assert_eq!(membership.tick(at(3_599 - 7_200, 3_599)), []);
+    assert_eq!(membership.tick(at(3_600 - 7_200, 3_600)).len(), 2);
 }
 
 #[test]
@@ -173,7 +216,7 @@ fn a_later_revision_makes_live_sessions_longer_or_shorter() {
     let members = vec![member(0, START.wall + HOUR), member(1, START.wall), member(2, START.wall + HOUR)];
     let actions = membership.apply(network(snapshot(6, members)), START).unwrap();
     assert_eq!(actions[1..], [Action::Close(11, Close::Expired)]);
-    assert_eq!(published(&actions).sessions(), [(10, 0), (12, 2)]);
+    assert_eq!(sessions(&actions), [(0, 10), (2, 12)]);
 }
 
 #[test]
