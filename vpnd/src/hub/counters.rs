@@ -47,11 +47,13 @@ impl Traffic {
 /// How a session, or a handshake, ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// By a code, of either end.
+    /// By a code of this end's; or by one of a peer that is done, or does not understand the hub.
     Closed(Close),
+    /// The peer closed it by a code that is not a peer's to send, which tells nothing.
+    PeerClosed,
     /// Nothing came any more.
     Idle,
-    /// The connection failed, or was closed by no code of the protocol.
+    /// The connection failed.
     Lost,
     /// It was turned away at its first packet.
     Refused,
@@ -59,14 +61,28 @@ pub enum Ending {
 
 impl Ending {
     /// How many there are.
-    const COUNT: usize = Close::ALL.len() + 3;
+    const COUNT: usize = Close::ALL.len() + Self::OTHERS.len();
+    /// Those without a code.
+    const OTHERS: [Self; 4] = [Self::PeerClosed, Self::Idle, Self::Lost, Self::Refused];
 
-    /// What a connection's end means.
+    /// What it means that a connection ended by itself.
     pub fn of(error: &ConnectionError) -> Self {
         match error {
-            ConnectionError::ApplicationClosed(close) => {
-                Close::of(close.error_code).map_or(Self::Lost, Self::Closed)
-            }
+            ConnectionError::ApplicationClosed(close) => match Close::of(close.error_code) {
+                Some(why @ (Close::Ended | Close::Malformed)) => Self::Closed(why),
+                // What a peer says of the hub's own decisions is not counted among them.
+                Some(
+                    Close::Stopping
+                    | Close::Superseded
+                    | Close::NotAdmitted
+                    | Close::Withdrawn
+                    | Close::Expired
+                    | Close::Version
+                    | Close::Busy
+                    | Close::Late,
+                )
+                | None => Self::PeerClosed,
+            },
             ConnectionError::TimedOut => Self::Idle,
             ConnectionError::VersionMismatch
             | ConnectionError::TransportError(_)
@@ -80,9 +96,10 @@ impl Ending {
     fn number(self) -> usize {
         match self {
             Self::Closed(close) => close as usize,
-            Self::Idle => Close::ALL.len(),
-            Self::Lost => Close::ALL.len() + 1,
-            Self::Refused => Close::ALL.len() + 2,
+            Self::PeerClosed => Close::ALL.len(),
+            Self::Idle => Close::ALL.len() + 1,
+            Self::Lost => Close::ALL.len() + 2,
+            Self::Refused => Close::ALL.len() + 3,
         }
     }
 
@@ -90,6 +107,7 @@ impl Ending {
     pub fn name(self) -> &'static str {
         match self {
             Self::Closed(close) => close.name(),
+            Self::PeerClosed => "peer-closed",
             Self::Idle => "idle",
             Self::Lost => "lost",
             Self::Refused => "refused",
@@ -127,7 +145,7 @@ impl Counters {
     /// The ends there were, by the reason's name.
     pub fn ends(&self) -> BTreeMap<String, u64> {
         let closed = Close::ALL.into_iter().map(Ending::Closed);
-        let all = closed.chain([Ending::Idle, Ending::Lost, Ending::Refused]);
+        let all = closed.chain(Ending::OTHERS);
         named(all.map(|ending| (ending.name(), self.ended[ending.number()].get())))
     }
 }
@@ -138,6 +156,9 @@ fn named(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, 
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use quinn::{ApplicationClose, VarInt};
+
     use super::*;
 
     #[test]
@@ -149,10 +170,25 @@ mod tests {
         }
         assert_eq!(counters.drops().len(), Reason::ALL.len());
         let endings = Close::ALL.into_iter().map(Ending::Closed);
-        for ending in endings.chain([Ending::Idle, Ending::Lost, Ending::Refused]) {
+        for ending in endings.chain(Ending::OTHERS) {
             counters.ended(ending);
             assert_eq!(counters.ends().get(ending.name()), Some(&1));
         }
         assert_eq!(counters.ends().len(), Ending::COUNT);
+    }
+
+    /// A peer cannot make the hub say of it that it was withdrawn, or that its time has passed.
+    #[test]
+    fn a_peers_own_code_counts_as_the_peers() {
+        let closed = |code| {
+            let reason = ApplicationClose { error_code: code, reason: Bytes::new() };
+            Ending::of(&ConnectionError::ApplicationClosed(reason))
+        };
+        for close in Close::ALL {
+            let own = matches!(close, Close::Ended | Close::Malformed);
+            let ending = if own { Ending::Closed(close) } else { Ending::PeerClosed };
+            assert_eq!(closed(close.code()), ending, "{close}");
+        }
+        assert_eq!(closed(VarInt::from_u32(77)), Ending::PeerClosed);
     }
 }
