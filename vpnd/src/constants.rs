@@ -24,6 +24,9 @@ pub const LEAST_INNER_MTU: u16 = 1280;
 pub const LEAST_UDP_PAYLOAD: u16 = 1200;
 /// UDP payload up to which a path is probed, in bytes: Ethernet less the headers of IPv6 and UDP.
 pub const MOST_UDP_PAYLOAD: u16 = 1452;
+/// Largest datagram that a peer has to take at least, in bytes: what a packet of [`LEAST_UDP_PAYLOAD`] carries, with
+/// connection ids of the longest 20 bytes.
+pub const LEAST_DATAGRAM: usize = 1150;
 /// How long after a presumed black hole a path is probed again; plain congestion can look like one.
 pub const BLACK_HOLE_COOLDOWN: Duration = Duration::from_secs(5);
 /// How long after a finished search a path is probed again.
@@ -106,14 +109,26 @@ pub const CLOCK_LOOK: Duration = Duration::from_secs(1);
 
 /// With so many handshakes under way an address has to show that it receives before it is worked for.
 pub const RETRY_FROM: usize = 32;
-/// Handshakes that are under way at most; more are refused.
+/// First packets of unproven addresses that are worked for at once, before the pace counts.
+pub const UNPROVEN_BURST: u32 = 64;
+/// Time that one takes of the pace: 200 a second. Most fail at once, and are never under way for long.
+pub const UNPROVEN_PACE: Duration = Duration::from_millis(5);
+/// Handshakes that are under way at most; more are refused, or take the place of one that says nothing.
 pub const MOST_HANDSHAKES: usize = 256;
-/// The same of one address.
-pub const MOST_HANDSHAKES_OF_ADDRESS: usize = 8;
-/// A handshake that ended without a session holds its address's place so long, so that strangers of one address
-/// make the hub work at most [`MOST_HANDSHAKES_OF_ADDRESS`] times as often.
+/// Handshakes of one address whose address was not proven, with those that failed a moment ago; those beyond
+/// have to prove it.
+pub const MOST_UNPROVEN_OF_ADDRESS: usize = 8;
+/// Handshakes of one address that was proven, with those that failed a moment ago; and apart from them, sessions
+/// that came about a moment ago. An address may be that of a whole cluster behind a NAT.
+pub const MOST_HANDSHAKES_OF_ADDRESS: usize = 16;
+/// A handshake that has taken so long waits for its peer, and gives way where there is no room.
+pub const SILENT_AFTER: Duration = Duration::from_secs(1);
+/// A handshake that ended without a session holds its place so long, so that strangers of one address make the
+/// hub work at most [`MOST_HANDSHAKES_OF_ADDRESS`] times as often.
 pub const FAILED_LINGER: Duration = Duration::from_secs(1);
-/// Addresses that are held so at most; each new one then takes the place of the one that is due first.
+/// The same of one that ended with a session: 64 a second of one address.
+pub const SESSION_LINGER: Duration = Duration::from_millis(250);
+/// Places of each kind that are held so at most; each new one then takes that of the one that is due first.
 pub const MOST_LINGERING: usize = 4096;
 /// From a node's first packet to the end of its Noise handshake.
 pub const HANDSHAKE_BOUND: Duration = Duration::from_secs(5);
@@ -121,6 +136,12 @@ pub const HANDSHAKE_BOUND: Duration = Duration::from_secs(5);
 pub const NOISE_BURST: u32 = 256;
 /// Time that one Noise handshake takes of the pace: 1,000 a second, a fifth of a core.
 pub const NOISE_PACE: Duration = Duration::from_millis(1);
+/// Sessions that one member begins at once, before the pace counts.
+pub const KEY_BURST: u32 = 5;
+/// Time that one takes of the pace: each costs a view of the whole network.
+pub const KEY_PACE: Duration = Duration::from_secs(1);
+/// First packets that are judged before the other tasks have their turn.
+pub const MOST_ARRIVALS_IN_A_ROW: usize = 32;
 
 /// Datagrams of one node that are taken before the other tasks have their turn; what goes on of them leaves in
 /// batches.

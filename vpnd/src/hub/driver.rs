@@ -1,6 +1,12 @@
 //! The hub's own loop: what it is told, first packets, the ends of members' times, and what it shows of itself.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 
 use coreflow_ipc::messages::{hub_report::HubReport, vpn_network::NotApplied};
 use quinn::Endpoint;
@@ -13,7 +19,7 @@ use tracing::error;
 
 use super::{handshake, network::Network, shared::Shared};
 use crate::{
-    constants::{REPORT_PACE, STOP_BOUND},
+    constants::{MOST_ARRIVALS_IN_A_ROW, REPORT_PACE, STOP_BOUND},
     protocol::close::Close,
 };
 
@@ -74,9 +80,19 @@ pub(super) async fn drive(
 }
 
 async fn accept(shared: Arc<Shared>, endpoint: Endpoint) {
-    while let Some(incoming) = endpoint.accept().await {
-        handshake::arrived(&shared, incoming);
-        // A flood of first packets takes turns with everything else.
+    in_rows(|| endpoint.accept(), |incoming| handshake::arrived(&shared, incoming)).await;
+}
+
+/// Takes all that comes. A flood takes turns with everything else, a row at each.
+async fn in_rows<T, F: Future<Output = Option<T>>>(next: impl Fn() -> F, mut take: impl FnMut(T)) {
+    while let Some(first) = next().await {
+        take(first);
+        for _ in 1..MOST_ARRIVALS_IN_A_ROW {
+            let Poll::Ready(Some(more)) = pin!(next()).poll(&mut Context::from_waker(Waker::noop())) else {
+                break;
+            };
+            take(more);
+        }
         tokio::task::yield_now().await;
     }
 }

@@ -1,4 +1,6 @@
 use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
     io::{self, IoSliceMut},
     net::{SocketAddr, UdpSocket},
     pin::Pin,
@@ -78,4 +80,22 @@ async fn a_hub_that_did_not_change_shows_nothing() {
     sleep(2 * REPORT_PACE).await;
     assert!(shown.has_changed().unwrap());
     assert!(!driving.is_finished());
+}
+
+/// A flood is taken in rows, between which everything else has its turn; one at a time it would overtake the
+/// hub.
+#[tokio::test]
+async fn what_arrives_is_taken_in_rows() {
+    let (turns, taken) = (Cell::new(0), Cell::new(0));
+    let queue = RefCell::new((0..100).collect::<VecDeque<u32>>());
+    let others = async {
+        while taken.get() < 100 {
+            turns.set(turns.get() + 1);
+            tokio::task::yield_now().await;
+        }
+    };
+    let rows = in_rows(|| std::future::ready(queue.borrow_mut().pop_front()), |_| taken.set(taken.get() + 1));
+    tokio::join!(rows, others);
+    let rows = 100 / MOST_ARRIVALS_IN_A_ROW;
+    assert!(taken.get() == 100 && (rows..=rows + 1).contains(&turns.get()), "{} turns", turns.get());
 }
