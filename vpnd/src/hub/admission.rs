@@ -2,35 +2,51 @@
 //! cluster's whole network, and a handshake costs it half a millisecond and some memory; so an address has to
 //! show that it receives before it is worked for, once there is more to do than a quiet hub has. Pure
 //! accounting, of no socket and no clock.
+//!
+//! What a packet with a forged address causes is booked apart from what a proven one does: the first makes
+//! its address prove itself, and never takes the room of the one who can.
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    net::IpAddr,
+    net::{IpAddr, Ipv6Addr},
     time::Duration,
 };
 
 use crate::constants::{
-    FAILED_LINGER, MOST_HANDSHAKES, MOST_HANDSHAKES_OF_ADDRESS, MOST_LINGERING, NOISE_BURST, NOISE_PACE,
-    RETRY_FROM,
+    FAILED_LINGER, KEY_BURST, KEY_PACE, MOST_HANDSHAKES, MOST_HANDSHAKES_OF_ADDRESS, MOST_LINGERING,
+    MOST_UNPROVEN_OF_ADDRESS, NOISE_BURST, NOISE_PACE, RETRY_FROM, SESSION_LINGER, SILENT_AFTER,
+    UNPROVEN_BURST, UNPROVEN_PACE,
 };
 
 /// What is done with a first packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// The handshake begins; it holds the place until it is given back.
-    Accept(Place),
+    /// The handshake begins.
+    Accept {
+        /// Is held until it is given back.
+        place: Place,
+        /// The handshake that has to end for it; its place is given back already.
+        instead_of: Option<Number>,
+    },
     /// The address has to show first that it receives; costs the hub nothing to keep.
     Retry,
     /// There are too many.
     Refuse,
 }
 
+/// Numbers the places, in the order in which they were given.
+pub type Number = u64;
+
 /// The place of one handshake.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 #[must_use = "a place that is not given back is lost"]
-pub struct Place {
-    address: IpAddr,
-    validated: bool,
+pub struct Place(Number);
+
+impl Place {
+    /// By which the place is told to be given to another.
+    pub fn number(&self) -> Number {
+        self.0
+    }
 }
 
 /// How a handshake ended.
@@ -42,35 +58,71 @@ pub enum Outcome {
     Failed,
 }
 
-/// Places of one address.
-#[derive(Debug, Default, Clone, Copy)]
-struct Taken {
-    /// By handshakes whose address was proven before they began, with those that linger.
-    validated: usize,
-    /// By others.
-    unvalidated: usize,
-}
+/// What counts as one address: one of IPv4, or 64 bits of IPv6, which a host has to itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Source(IpAddr);
 
-/// The handshakes that are under way.
-#[derive(Debug)]
-pub struct Admission {
-    pending: usize,
-    by_address: BTreeMap<IpAddr, Taken>,
-    /// Places that are held beyond their handshake, with the end of each; ascending.
-    lingering: VecDeque<(Duration, IpAddr)>,
-    /// When the Noise handshakes that were answered are paid for.
-    noise_paid: Duration,
-}
-
-impl Default for Admission {
-    fn default() -> Self {
-        Self {
-            pending: 0,
-            by_address: BTreeMap::new(),
-            lingering: VecDeque::new(),
-            noise_paid: Duration::ZERO,
-        }
+impl From<IpAddr> for Source {
+    fn from(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V4(address) => address.into(),
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        })
     }
+}
+
+/// What a place is taken by. Each kind has its own room, at each address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A handshake whose address was not proven before it began, or its failure: it may be forged.
+    Unproven,
+    /// One whose address was, or its failure.
+    Proven,
+    /// A session that came about a moment ago.
+    Session,
+}
+
+/// A handshake that is under way.
+#[derive(Debug)]
+struct Pending {
+    source: Source,
+    kind: Kind,
+    since: Duration,
+}
+
+/// What is paid for in time: so many at once, then one in each interval.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pace {
+    /// When all that was taken is paid for.
+    paid: Duration,
+}
+
+impl Pace {
+    /// Whether there is one more; takes it if so.
+    fn take(&mut self, interval: Duration, burst: u32, mono: Duration) -> bool {
+        let paid = self.paid.max(mono) + interval;
+        let taken = paid <= mono + interval * burst;
+        if taken {
+            self.paid = paid;
+        }
+        taken
+    }
+}
+
+/// The handshakes that are under way, and those that were a moment ago.
+#[derive(Debug, Default)]
+pub struct Admission {
+    pending: BTreeMap<Number, Pending>,
+    given: Number,
+    /// Places that are taken, by kind.
+    taken: BTreeMap<Source, [usize; 3]>,
+    /// Places that are held beyond their handshake, by kind, with the end of each; ascending.
+    lingering: [VecDeque<(Duration, Source)>; 3],
+    unproven: Pace,
+    noise: Pace,
+    /// Of members that began a session a short time ago.
+    keys: BTreeMap<[u8; 32], Pace>,
+    keys_swept: Duration,
 }
 
 impl Admission {
@@ -78,177 +130,120 @@ impl Admission {
     /// every other here.
     pub fn judge(&mut self, address: IpAddr, validated: bool, mono: Duration) -> Judgement {
         self.release(mono);
-        let taken = self.by_address.get(&address).copied().unwrap_or_default();
-        if validated {
-            if self.pending >= MOST_HANDSHAKES || taken.validated >= MOST_HANDSHAKES_OF_ADDRESS {
-                return Judgement::Refuse;
-            }
-        } else if self.pending >= RETRY_FROM
-            || taken.validated + taken.unvalidated >= MOST_HANDSHAKES_OF_ADDRESS
-        {
+        let source = Source::from(address);
+        let [unproven, proven, sessions] = self.taken.get(&source).copied().unwrap_or_default();
+        let full = sessions >= MOST_HANDSHAKES_OF_ADDRESS;
+        if !validated {
             // Whoever forges an address takes no place of the one who has it: that one comes back validated.
-            return Judgement::Retry;
+            if self.pending.len() >= RETRY_FROM
+                || unproven >= MOST_UNPROVEN_OF_ADDRESS
+                || full
+                || !self.unproven.take(UNPROVEN_PACE, UNPROVEN_BURST, mono)
+            {
+                return Judgement::Retry;
+            }
+            return Judgement::Accept { place: self.begin(source, Kind::Unproven, mono), instead_of: None };
         }
-        self.pending += 1;
-        let taken = self.by_address.entry(address).or_default();
-        *if validated { &mut taken.validated } else { &mut taken.unvalidated } += 1;
-        Judgement::Accept(Place { address, validated })
+        if full {
+            return Judgement::Refuse;
+        }
+        // One that says nothing gives way: of the same address if that has its share, otherwise of any.
+        let instead_of = if proven >= MOST_HANDSHAKES_OF_ADDRESS {
+            let own = |pending: &Pending| pending.source == source && pending.kind == Kind::Proven;
+            self.silent(own, mono)
+        } else if self.pending.len() >= MOST_HANDSHAKES {
+            self.silent(|_| true, mono)
+        } else {
+            return Judgement::Accept { place: self.begin(source, Kind::Proven, mono), instead_of: None };
+        };
+        let Some(former) = instead_of else { return Judgement::Refuse };
+        self.evict(former);
+        Judgement::Accept { place: self.begin(source, Kind::Proven, mono), instead_of }
     }
 
-    /// A handshake ended.
+    /// A handshake ended. That of a place that another was given changes nothing any more.
     pub fn give_back(&mut self, place: Place, outcome: Outcome, mono: Duration) {
         self.release(mono);
-        self.pending -= 1;
-        let Some(taken) = self.by_address.get_mut(&place.address) else { return };
-        *if place.validated { &mut taken.validated } else { &mut taken.unvalidated } -= 1;
+        let Some(Pending { source, kind, .. }) = self.pending.remove(&place.0) else { return };
         match outcome {
-            Outcome::Failed if place.validated || taken.validated < MOST_HANDSHAKES_OF_ADDRESS => {
-                taken.validated += 1;
-                self.lingering.push_back((mono + FAILED_LINGER, place.address));
-                if self.lingering.len() > MOST_LINGERING {
-                    self.release_first();
-                }
+            Outcome::Failed => self.linger(source, kind, mono + FAILED_LINGER),
+            Outcome::Session => {
+                self.free(source, kind);
+                self.taken.entry(source).or_default()[Kind::Session as usize] += 1;
+                self.linger(source, Kind::Session, mono + SESSION_LINGER);
             }
-            Outcome::Failed | Outcome::Session => self.forget(place.address),
         }
     }
 
     /// Whether a Noise handshake is answered now; counts it if so.
     pub fn noise(&mut self, mono: Duration) -> bool {
-        let paid = self.noise_paid.max(mono) + NOISE_PACE;
-        if paid > mono + NOISE_PACE * NOISE_BURST {
-            return false;
+        self.noise.take(NOISE_PACE, NOISE_BURST, mono)
+    }
+
+    /// Whether the member of `key` may begin a session now; counts it if so.
+    pub fn member(&mut self, key: &[u8; 32], mono: Duration) -> bool {
+        if mono >= self.keys_swept + KEY_PACE {
+            self.keys_swept = mono;
+            self.keys.retain(|_, pace| pace.paid > mono);
         }
-        self.noise_paid = paid;
-        true
+        self.keys.entry(*key).or_default().take(KEY_PACE, KEY_BURST, mono)
     }
 
     /// Handshakes that are under way.
     pub fn pending(&self) -> usize {
-        self.pending
+        self.pending.len()
+    }
+
+    fn begin(&mut self, source: Source, kind: Kind, since: Duration) -> Place {
+        self.given += 1;
+        self.taken.entry(source).or_default()[kind as usize] += 1;
+        self.pending.insert(self.given, Pending { source, kind, since });
+        Place(self.given)
+    }
+
+    /// The oldest handshake of `which` that has taken so long that it waits for its peer.
+    fn silent(&self, which: impl Fn(&Pending) -> bool, mono: Duration) -> Option<Number> {
+        let (number, oldest) = self.pending.iter().find(|(_, pending)| which(pending))?;
+        (oldest.since + SILENT_AFTER <= mono).then_some(*number)
+    }
+
+    fn evict(&mut self, number: Number) {
+        if let Some(Pending { source, kind, .. }) = self.pending.remove(&number) {
+            self.free(source, kind);
+        }
+    }
+
+    /// Keeps a place that is taken until then.
+    fn linger(&mut self, source: Source, kind: Kind, until: Duration) {
+        let queue = &mut self.lingering[kind as usize];
+        queue.push_back((until, source));
+        if queue.len() > MOST_LINGERING {
+            self.release_first(kind);
+        }
     }
 
     fn release(&mut self, mono: Duration) {
-        while self.lingering.front().is_some_and(|(until, _)| *until <= mono) {
-            self.release_first();
+        for kind in [Kind::Unproven, Kind::Proven, Kind::Session] {
+            while self.lingering[kind as usize].front().is_some_and(|(until, _)| *until <= mono) {
+                self.release_first(kind);
+            }
         }
     }
 
-    fn release_first(&mut self) {
-        let Some((_, address)) = self.lingering.pop_front() else { return };
-        if let Some(taken) = self.by_address.get_mut(&address) {
-            taken.validated -= 1;
+    fn release_first(&mut self, kind: Kind) {
+        if let Some((_, source)) = self.lingering[kind as usize].pop_front() {
+            self.free(source, kind);
         }
-        self.forget(address);
     }
 
-    fn forget(&mut self, address: IpAddr) {
-        if self.by_address.get(&address).is_some_and(|taken| taken.validated + taken.unvalidated == 0) {
-            self.by_address.remove(&address);
+    fn free(&mut self, source: Source, kind: Kind) {
+        let Some(taken) = self.taken.get_mut(&source) else { return };
+        taken[kind as usize] -= 1;
+        if *taken == [0; 3] {
+            self.taken.remove(&source);
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const S: Duration = Duration::from_secs(1);
-
-    fn address(number: u32) -> IpAddr {
-        IpAddr::V4(number.into())
-    }
-
-    fn accepted(judgement: Judgement) -> Place {
-        let Judgement::Accept(place) = judgement else { panic!("{judgement:?}") };
-        place
-    }
-
-    /// The port is open to everybody on the network; what forged first packets cost is bounded, and whoever
-    /// receives at its address gets through among them.
-    #[test]
-    fn forged_addresses_hold_no_more_than_the_first_places() {
-        let mut admission = Admission::default();
-        let mut places = Vec::new();
-        for number in 0..10_000 {
-            match admission.judge(address(number), false, S) {
-                Judgement::Accept(place) => places.push(place),
-                Judgement::Retry => {}
-                Judgement::Refuse => panic!("nobody unproven is told that there is no room"),
-            }
-        }
-        assert_eq!((places.len(), admission.pending()), (RETRY_FROM, RETRY_FROM));
-        let mut proven = Vec::new();
-        for number in 0..10_000 {
-            match admission.judge(address(20_000 + number), true, S) {
-                Judgement::Accept(place) => proven.push(place),
-                Judgement::Retry => panic!("it has shown that it receives"),
-                Judgement::Refuse => {}
-            }
-        }
-        assert_eq!(admission.pending(), MOST_HANDSHAKES);
-        assert_eq!(proven.len(), MOST_HANDSHAKES - RETRY_FROM);
-        for place in places.into_iter().chain(proven) {
-            admission.give_back(place, Outcome::Session, S);
-        }
-        assert_eq!((admission.pending(), admission.by_address.len()), (0, 0));
-        let _ = accepted(admission.judge(address(1), false, S));
-    }
-
-    #[test]
-    fn one_address_has_eight_places_and_takes_none_of_who_is_forged() {
-        let mut admission = Admission::default();
-        for _ in 0..MOST_HANDSHAKES_OF_ADDRESS {
-            let _ = accepted(admission.judge(address(1), false, S));
-        }
-        assert_eq!(admission.judge(address(1), false, S), Judgement::Retry);
-        let _ = accepted(admission.judge(address(2), false, S));
-        for _ in 0..MOST_HANDSHAKES_OF_ADDRESS {
-            let _ = accepted(admission.judge(address(1), true, S));
-        }
-        assert_eq!(admission.judge(address(1), true, S), Judgement::Refuse);
-        let _ = accepted(admission.judge(address(2), true, S));
-    }
-
-    /// A stranger that completes handshakes with keys that are nobody's gets its places back a second later.
-    #[test]
-    fn failed_handshakes_of_one_address_are_paced() {
-        let mut admission = Admission::default();
-        let mut begun = 0;
-        for tenth in 0..100_u32 {
-            let now = S * tenth / 10;
-            for _ in 0..100 {
-                if let Judgement::Accept(place) = admission.judge(address(1), true, now) {
-                    begun += 1;
-                    admission.give_back(place, Outcome::Failed, now);
-                }
-            }
-            let honest = accepted(admission.judge(address(2), true, now));
-            admission.give_back(honest, Outcome::Session, now);
-        }
-        assert_eq!(begun, 10 * MOST_HANDSHAKES_OF_ADDRESS);
-        admission.release(S * 20);
-        assert!(admission.by_address.is_empty() && admission.lingering.is_empty());
-    }
-
-    #[test]
-    fn what_lingers_is_bounded() {
-        let mut admission = Admission::default();
-        for number in 0..3 * u32::try_from(MOST_LINGERING).unwrap() {
-            let place = accepted(admission.judge(address(number), true, S));
-            admission.give_back(place, Outcome::Failed, S);
-            assert!(admission.by_address.len() <= MOST_LINGERING);
-        }
-        assert_eq!(admission.lingering.len(), MOST_LINGERING);
-    }
-
-    #[test]
-    fn noise_has_a_burst_and_then_a_pace() {
-        let mut admission = Admission::default();
-        let burst = (0..10_000).filter(|_| admission.noise(S)).count();
-        assert_eq!(burst, NOISE_BURST as usize);
-        let within_a_second = (1..=1_000_u32).filter(|ms| admission.noise(S + *ms * S / 1_000)).count();
-        assert_eq!(within_a_second, 1_000);
-        assert!(!admission.noise(2 * S));
-    }
-}
+mod tests;

@@ -2,20 +2,23 @@
 //! nobody, of a member whose time has passed or of one that was withdrawn, the peer is told the same at the same
 //! step, before the hub has said anything of itself.
 
-use std::sync::Arc;
+use std::{convert::Infallible, future::Future, net::IpAddr, sync::Arc};
 
 use quinn::{Connection, ConnectionError, Incoming};
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep_until},
+};
 use tracing::debug;
 
 use super::{
-    admission::{Judgement, Outcome},
+    admission::{Judgement, Outcome, Place},
     counters::Ending,
     session,
     shared::{Leg, Shared},
 };
 use crate::{
-    constants::{HANDSHAKE_BOUND, KEEPALIVE},
+    constants::{HANDSHAKE_BOUND, KEEPALIVE, LEAST_DATAGRAM},
     protocol::{
         close::Close,
         closing::close,
@@ -31,22 +34,17 @@ pub(super) fn arrived(shared: &Arc<Shared>, incoming: Incoming) {
     let mono = (shared.clock)().mono;
     let judgement = shared.state().admission.judge(address, validated, mono);
     match judgement {
-        Judgement::Accept(place) => {
-            let shared = Arc::clone(shared);
-            let until = Instant::now() + HANDSHAKE_BOUND;
-            tokio::spawn(async move {
-                let shaken = shake(&shared, incoming, until).await;
-                let outcome = if shaken.is_ok() { Outcome::Session } else { Outcome::Failed };
-                let mono = (shared.clock)().mono;
-                shared.state().admission.give_back(place, outcome, mono);
-                match shaken {
-                    Ok(leg) => drop(tokio::spawn(session::carry(shared, leg))),
-                    Err(ending) => {
-                        shared.counters.ended(ending);
-                        debug!(%address, why = ending.name(), "a handshake came to nothing");
-                    }
+        Judgement::Accept { place, instead_of } => {
+            let (holding, lost) = oneshot::channel();
+            {
+                let mut state = shared.state();
+                if let Some(former) = instead_of.and_then(|former| state.places.remove(&former)) {
+                    let _ = former.send(());
                 }
-            });
+                state.places.insert(place.number(), holding);
+            }
+            let terms = Terms { until: Instant::now() + HANDSHAKE_BOUND, lost };
+            tokio::spawn(begin(Arc::clone(shared), incoming, address, place, terms));
         }
         Judgement::Retry => {
             // One that was told so already has a token of another address, and is not answered.
@@ -61,12 +59,58 @@ pub(super) fn arrived(shared: &Arc<Shared>, incoming: Incoming) {
     }
 }
 
-async fn shake(shared: &Shared, incoming: Incoming, until: Instant) -> Result<Arc<Leg>, Ending> {
+async fn begin(shared: Arc<Shared>, incoming: Incoming, address: IpAddr, place: Place, mut terms: Terms) {
+    let shaken = shake(&shared, incoming, &mut terms).await;
+    let outcome = if shaken.is_ok() { Outcome::Session } else { Outcome::Failed };
+    let mono = (shared.clock)().mono;
+    {
+        let mut state = shared.state();
+        state.places.remove(&place.number());
+        state.admission.give_back(place, outcome, mono);
+    }
+    match shaken {
+        Ok(leg) => drop(tokio::spawn(session::carry(shared, leg))),
+        Err(ending) => {
+            shared.counters.ended(ending);
+            debug!(%address, why = ending.name(), "a handshake came to nothing");
+        }
+    }
+}
+
+/// How long a handshake may take.
+struct Terms {
+    until: Instant,
+    /// Another was given its place.
+    lost: oneshot::Receiver<()>,
+}
+
+impl Terms {
+    /// What `step` comes to.
+    ///
+    /// # Errors
+    /// There is no time for it any more.
+    async fn bound<T>(&mut self, step: impl Future<Output = T>) -> Result<T, Close> {
+        tokio::select! {
+            biased;
+            done = step => Ok(done),
+            _ = &mut self.lost => Err(Close::Busy),
+            () = sleep_until(self.until) => Err(Close::Late),
+        }
+    }
+}
+
+async fn shake(shared: &Shared, incoming: Incoming, terms: &mut Terms) -> Result<Arc<Leg>, Ending> {
     let lost = |error: ConnectionError| Ending::of(&error);
     let connecting = incoming.accept().map_err(lost)?;
-    let connection =
-        timeout_at(until, connecting).await.map_err(|_| Ending::Closed(Close::Late))?.map_err(lost)?;
-    let proven = timeout_at(until, prove(shared, &connection)).await.unwrap_or(Err(Close::Late));
+    let connection = terms.bound(connecting).await.map_err(Ending::Closed)?.map_err(lost)?;
+    let proven = async {
+        tokio::select! {
+            biased;
+            proven = prove(shared, &connection) => proven,
+            Err(why) = unasked(&connection) => Err(why),
+        }
+    };
+    let proven = terms.bound(proven).await.unwrap_or_else(Err);
     proven.map_err(|why| {
         // A peer that left first has its own reason.
         let ending = connection.close_reason().map_or(Ending::Closed(why), |error| Ending::of(&error));
@@ -75,7 +119,17 @@ async fn shake(shared: &Shared, incoming: Incoming, until: Instant) -> Result<Ar
     })
 }
 
+/// A peer that sends packets before it is a member holds memory that is none of its own.
+async fn unasked(connection: &Connection) -> Result<Infallible, Close> {
+    let _ = connection.read_datagram().await;
+    Err(Close::Malformed)
+}
+
 async fn prove(shared: &Shared, connection: &Connection) -> Result<Arc<Leg>, Close> {
+    // Each packet for a peer that takes less would be work of many.
+    if connection.max_datagram_size().is_none_or(|most| most < LEAST_DATAGRAM) {
+        return Err(Close::Malformed);
+    }
     let (mut answers, mut asks) = connection.accept_bi().await.map_err(|_| Close::Malformed)?;
     let message = read_message(&mut asks).await.map_err(refused)?;
     if !shared.state().admission.noise((shared.clock)().mono) {
@@ -86,11 +140,14 @@ async fn prove(shared: &Shared, connection: &Connection) -> Result<Arc<Leg>, Clo
     let asked = asked.map_err(malformed)?;
     let wish = Wish::decode(asked.payload()).map_err(refused)?;
     let (network, place) = {
-        let state = shared.state();
-        let place = state.membership.admissible(asked.node_key(), (shared.clock)());
-        place.and_then(|place| Some((Arc::clone(state.membership.network()?), place)))
-    }
-    .ok_or(Close::NotAdmitted)?;
+        let mut state = shared.state();
+        let now = (shared.clock)();
+        let place = state.membership.admissible(asked.node_key(), now).ok_or(Close::NotAdmitted)?;
+        if !state.admission.member(asked.node_key(), now.mono) {
+            return Err(Close::Busy);
+        }
+        (state.membership.network().map(Arc::clone).ok_or(Close::NotAdmitted)?, place)
+    };
     let (member, held) = (&network.members()[place], network.held());
     let grant = Grant {
         address: member.address,

@@ -139,6 +139,14 @@ impl Membership {
         serving.may_be_admitted(place, now).then_some(place)
     }
 
+    /// Whether `member`, of this network or a former one, is a member as it was.
+    pub fn has(&self, member: &Member) -> bool {
+        self.serving.as_ref().is_some_and(|serving| {
+            let place = serving.network.place(&member.key);
+            place.is_some_and(|place| stays(member, &serving.network.members()[place]))
+        })
+    }
+
     /// The peer of `session` proved `key`.
     pub fn proven(&mut self, session: SessionId, key: &[u8; 32], now: Now) -> Vec<Action> {
         let place = self.admissible(key, now);

@@ -10,12 +10,12 @@ use std::{
 use arc_swap::ArcSwap;
 use coreflow_ipc::messages::vpn_network::NotApplied;
 use quinn::Connection;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tracing::info;
 
 use super::{
     ReadClock,
-    admission::Admission,
+    admission::{Admission, Number},
     budget::Budget,
     counters::{Counters, Ending, Traffic},
     membership::{Action, Membership},
@@ -72,6 +72,8 @@ impl Legs {
 pub(super) struct State {
     pub(super) membership: Membership,
     pub(super) admission: Admission,
+    /// Ends each handshake whose place another was given.
+    pub(super) places: BTreeMap<Number, oneshot::Sender<()>>,
     /// The tunnels of the published view, and of what is about to be in it.
     legs: BTreeMap<SessionId, Arc<Leg>>,
     last_session: SessionId,
@@ -124,15 +126,18 @@ impl Shared {
         Ok(())
     }
 
-    /// The peer of `connection` proved to be `member`.
+    /// The peer of `connection` proved to be `member`, and was told so.
     ///
     /// # Errors
-    /// It is no member any more, or the hub stops.
+    /// It is no member any more, or another than it was told, or the hub stops.
     pub(super) fn admit(&self, connection: Connection, member: &Member) -> Result<Arc<Leg>, Close> {
         let now = (self.clock)();
         let mut state = self.state();
         if state.stopped {
             return Err(Close::Stopping);
+        }
+        if !state.membership.has(member) {
+            return Err(Close::Withdrawn);
         }
         state.last_session += 1;
         let session = state.last_session;

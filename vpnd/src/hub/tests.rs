@@ -26,6 +26,7 @@ use crate::{
 };
 
 mod stand;
+mod strangers;
 
 /// VPN-01, VPN-41, VPN-44: a member proves its key to a hub that proves its own, is given
 /// its address, and its packets reach another member as they were.
@@ -74,7 +75,7 @@ async fn who_is_no_member_is_refused_by_one_code_and_without_an_answer() {
     for stranger in [key(1), key(2), key(3), StaticKey::generate().unwrap()] {
         assert_eq!(stand.dial(&stranger, 1452).await.err(), Some(Some(Close::NotAdmitted)));
     }
-    stand.node(0).await;
+    let _node = stand.node(0).await;
     let report = stand.hub.report().await;
     assert_eq!((report.admissible, report.sessions, report.admitted), (1, 1, 1));
     assert_eq!(report.ended.get("not-admitted"), Some(&5));

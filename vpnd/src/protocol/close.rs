@@ -26,7 +26,7 @@ pub enum Close {
     Malformed,
     /// The peer speaks another version.
     Version,
-    /// The hub has too many handshakes at hand.
+    /// The hub has too many handshakes at hand, or the key too many sessions.
     Busy,
     /// The handshake took too long.
     Late,

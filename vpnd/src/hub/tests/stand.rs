@@ -1,7 +1,7 @@
 //! A hub on loopback, and nodes that dial it with the functions of the protocol alone.
 
 use std::{
-    net::{Ipv4Addr, UdpSocket},
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -14,7 +14,7 @@ use coreflow_ipc::{
     messages::vpn_network::{Snapshot, SnapshotMember},
     now::{Clock, Now},
 };
-use quinn::{Connection, ConnectionError, Endpoint, TokioRuntime};
+use quinn::{ClientConfig, Connection, ConnectionError, Endpoint, TokioRuntime};
 use tokio::time::{sleep, timeout};
 use zeroize::Zeroizing;
 
@@ -94,9 +94,25 @@ impl Stand {
         self.dial(&key(number), 1452).await.unwrap_or_else(|why| panic!("not admitted: {why:?}"))
     }
 
+    /// A hub whose clocks are so many milliseconds on, and stand still otherwise.
+    pub(super) async fn at(moment: Arc<AtomicU64>) -> Self {
+        let start = now_ms();
+        let read = move || {
+            let on = moment.load(Relaxed);
+            Now { wall: start + on, mono: Duration::from_millis(1_000_000 + on) }
+        };
+        let stand = Self::of(|socket, key| Hub::start_by(Arc::new(read), socket, key));
+        stand.hub.apply(three(1)).await.unwrap();
+        stand
+    }
+
     /// Dials with `key`, from a host whose path carries UDP payloads of `payload` bytes.
     pub(super) async fn dial(&self, key: &StaticKey, payload: u16) -> Result<Node, Option<Close>> {
-        let connection = self.connect(payload).await;
+        self.prove(key, self.connect(payload).await).await
+    }
+
+    /// Proves `key` on `connection`.
+    pub(super) async fn prove(&self, key: &StaticKey, connection: Connection) -> Result<Node, Option<Close>> {
         let payload = Wish::of_mtu(1380).encode();
         let (asking, message) =
             Asking::begin(key, &self.public, &binding(&connection).unwrap(), &payload).unwrap();
@@ -110,15 +126,24 @@ impl Stand {
     }
 
     pub(super) async fn connect_from(&self, address: Ipv4Addr, payload: u16) -> Connection {
+        let config = tls::node_config().unwrap();
+        self.connect_by(config, (address, payload), self.hub.bound()).await.unwrap()
+    }
+
+    /// Opens a TLS session with whoever is at `to`, from an address whose path carries so many bytes.
+    pub(super) async fn connect_by(
+        &self,
+        config: ClientConfig,
+        (address, payload): (Ipv4Addr, u16),
+        to: SocketAddr,
+    ) -> Result<Connection, ConnectionError> {
         let socket = UdpSocket::bind((address, 0)).unwrap();
         socket.set_nonblocking(true).unwrap();
-        let mut config = transport::endpoint_config();
-        config.max_udp_payload_size(payload).unwrap();
+        let mut own = transport::endpoint_config();
+        own.max_udp_payload_size(payload).unwrap();
         let socket = Datagrams::over(socket).unwrap();
-        let endpoint =
-            Endpoint::new_with_abstract_socket(config, None, socket, Arc::new(TokioRuntime)).unwrap();
-        let connecting = endpoint.connect_with(tls::node_config().unwrap(), self.hub.bound(), SERVER_NAME);
-        within("a TLS session", connecting.unwrap()).await.unwrap()
+        let endpoint = Endpoint::new_with_abstract_socket(own, None, socket, Arc::new(TokioRuntime)).unwrap();
+        within("a TLS session", endpoint.connect_with(config, to, SERVER_NAME).unwrap()).await
     }
 
     /// Sends the first message of a handshake, and gives the answer.
