@@ -17,6 +17,9 @@ pub const MOST_MEMBERS: usize = 4096;
 /// Prefixes that the members of a network have at most, together.
 pub const MOST_PREFIXES: usize = 65_536;
 
+/// Grants that a network states at most, repeats among them: 256 for each of [`MOST_MEMBERS`].
+pub const MOST_GRANTS: usize = 1 << 20;
+
 /// An IPv4 prefix; bits behind the prefix are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct Prefix {

@@ -1,10 +1,10 @@
 //! Reads exact-key objects and lists as the texts of their parts, so that what is wrong has a path and
 //! nothing of it is copied.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use serde::{
-    Deserializer as _,
+    Deserialize, Deserializer as _,
     de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::{Deserializer, value::RawValue};
@@ -64,13 +64,13 @@ impl<'de, const N: usize> Visitor<'de> for Members<'_, 'de, N> {
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Self::Value, A::Error> {
-        while let Some(name) = map.next_key::<String>()? {
+        while let Some(Name(name)) = map.next_key()? {
             let known = self.names.iter().position(|known| *known == name);
             match known.filter(|at| self.found[*at].is_none()) {
                 Some(at) => self.found[at] = Some(map.next_value()?),
                 None => {
                     map.next_value::<IgnoredAny>()?;
-                    self.wrong.get_or_insert_with(|| unknown(name));
+                    self.wrong.get_or_insert_with(|| unknown(&name));
                 }
             }
         }
@@ -78,9 +78,13 @@ impl<'de, const N: usize> Visitor<'de> for Members<'_, 'de, N> {
     }
 }
 
-fn unknown(name: String) -> Wrong {
+/// A member's name, copied only where it has escapes.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+fn unknown(name: &str) -> Wrong {
     let plain = (1..=NAME_LENGTH).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric());
-    if plain { Wrong::Member(name) } else { Wrong::Object }
+    if plain { Wrong::Member(name.to_owned()) } else { Wrong::Object }
 }
 
 /// Visits the elements of a list in order and counts them; ends with the first error of `visit`, `None`

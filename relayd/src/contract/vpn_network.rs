@@ -7,18 +7,19 @@
 //! its own, so that two of the same content are equal.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     net::Ipv4Addr,
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use coreflow_ipc::messages::vpn_network::{Grants, MOST_MEMBERS, MOST_PREFIXES, Prefix};
+use coreflow_ipc::messages::vpn_network::{Grants, MOST_GRANTS, MOST_MEMBERS, MOST_PREFIXES, Prefix};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{
     exact::{each, members},
-    values::{Generation, Id},
+    values::{Generation, Id, from_object},
 };
 
 mod addresses;
@@ -212,12 +213,32 @@ fn read_prefixes(
     Ok(read)
 }
 
+/// A grant as it is written: there may be a million, so nothing of one is copied.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Grant<'a> {
+    #[serde(borrow)]
+    from: Cow<'a, str>,
+    #[serde(borrow)]
+    to: Cow<'a, str>,
+}
+
 /// The grants among members that stand in the order of their node ids.
 fn read_grants(written: &RawValue, read_members: &[Member]) -> Result<Grants, InvalidNetwork> {
     let places: BTreeMap<&str, usize> =
         read_members.iter().enumerate().map(|(place, member)| (member.node_id.as_str(), place)).collect();
     let mut grants = Grants::none(read_members.len());
     each(written, |index, grant| {
+        if index == MOST_GRANTS {
+            return Err(InvalidNetwork::at("grants"));
+        }
+        if let Some(Grant { from, to }) = from_object(grant)
+            && let (Some(from), Some(to)) = (places.get(&*from), places.get(&*to))
+        {
+            grants.grant(*from, *to);
+            return Ok(());
+        }
+        // What is wrong with it is looked for only where something is.
         let [from, to] = members(grant, ["from", "to"])
             .map_err(|wrong| InvalidNetwork { path: wrong.below(&format!("grants[{index}]"), ".") })?;
         let place = |node, what: &str| {
@@ -249,7 +270,7 @@ fn parse<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
 /// Reads a text, which is copied only where it has escapes.
 fn parse_text<T>(raw: &RawValue, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
     #[derive(Deserialize)]
-    struct Text<'a>(#[serde(borrow)] std::borrow::Cow<'a, str>);
+    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
     parse::<Text<'_>>(raw).and_then(|text| read(&text.0))
 }
 

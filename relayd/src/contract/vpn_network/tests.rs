@@ -247,6 +247,28 @@ fn a_network_is_bounded() {
     assert_eq!(path(read(&of(65, most))), "members[64].prefixes");
 }
 
+/// A network has [`MOST_GRANTS`] grants at most, one that is said again among them; a grant that is written with
+/// escapes or in another order is read as any other.
+#[test]
+fn the_grants_of_a_network_are_bounded() {
+    let of = |grants: usize| {
+        let mut network = network();
+        network["grants"] = json!([]);
+        let list = format!(r#""grants":[{}{ESCAPED}]"#, format!("{GRANT},").repeat(grants - 1));
+        network.to_string().replacen(r#""grants":[]"#, &list, 1)
+    };
+    assert_eq!(read_text(&of(MOST_GRANTS)).map(|read| read.grants.count()), Ok(2));
+    assert_eq!(path(read_text(&of(MOST_GRANTS + 1))), "grants");
+    for none in [json!(["a", "b"]), json!({"from": "a", "to": "b", "more": 1})] {
+        let mut network = network();
+        network["grants"][1] = none;
+        assert!(path(read(&network)).starts_with("grants[1]"), "{network}");
+    }
+}
+
+const GRANT: &str = r#"{"from":"b","to":"c"}"#;
+const ESCAPED: &str = r#"{"to":"b","from":"\u0061"}"#;
+
 /// The state and revision of an answer, and a reason where there is one.
 #[test]
 fn an_answer_has_the_contract_s_members() {
