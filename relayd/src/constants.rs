@@ -30,10 +30,17 @@ pub const INGRESS_CALL_BUDGET: Duration = Duration::from_secs(8);
 pub const INGRESS_RETRY_AFTER: Duration = Duration::from_millis(5_000);
 /// The relay's own calls on its session; Cloudly bounds its side at the same (FWD-37).
 pub const CALL_BUDGET: Duration = Duration::from_secs(10);
-/// From the arrival of a network to its answer, a wait for those before it included (VPN-34).
-pub const NETWORK_BUDGET: Duration = Duration::from_secs(10);
-/// Networks that may wait for the one that the hub is being given.
+/// From the arrival of a network to its answer, a wait for those before it included (VPN-34): below Cloudly's own
+/// bound (FWD-37), so that it hears why.
+pub const NETWORK_BUDGET: Duration = Duration::from_secs(8);
+/// Networks that may wait for their validation, and as many validated ones for the one that the hub is being given.
 pub const NETWORKS_WAITING: usize = 4;
+/// Bytes of the networks that wait for their validation; one largest message always fits.
+pub const NETWORKS_BYTES: usize = 128 << 20;
+/// A read of the network that brought no decision is made again; a new link causes a read at most as often.
+pub const NETWORK_RETRY: Duration = Duration::from_secs(30);
+/// So long a hub is advertised whose link is gone: one between two that live is made anew within it.
+pub const HUB_KEY_HOLD: Duration = Duration::from_secs(3);
 /// So long the first registration waits for the key of a configured hub (VPN-41).
 pub const HUB_KEY_WAIT: Duration = Duration::from_secs(3);
 /// So long a vpnd that said hello has for its key and what it holds.

@@ -101,6 +101,13 @@ pub enum Event {
     Stop,
     /// Something happened on a link to vpnd.
     Vpnd(hub::Told),
+    /// A network was validated beside the core.
+    NetworkValidated {
+        /// Of [`Effect::ValidateNetwork`].
+        job: hub::Job,
+        /// What came of it.
+        carried: hub::Carried,
+    },
     /// A deadline passed, or may have.
     Tick,
 }
@@ -144,6 +151,13 @@ pub enum Effect {
     Keep(Kept),
     /// Say what was kept: once it is said, a restart of this process does not undo it.
     State(Statement),
+    /// Validate the network of a body on another thread, by [`hub::read_carried`]; one at a time.
+    ValidateNetwork {
+        /// Copied into [`Event::NetworkValidated`].
+        job: hub::Job,
+        /// What carries it.
+        body: Body,
+    },
     /// Have vpnd serve a network.
     ApplyNetwork {
         /// On which link.
@@ -278,6 +292,9 @@ impl Core {
                 self.escrow(escrow::Event::Stop, &mut turn);
             }
             Event::Vpnd(told) => self.vpnd_told(told, &mut turn),
+            Event::NetworkValidated { job, carried } => {
+                self.hub(hub::Event::Validated { job, carried }, &mut turn);
+            }
             Event::Tick => self.tick(&mut turn),
         }
         if let Some(refusals) = self.stated.state(self.readiness.check(), turn.now) {

@@ -14,26 +14,34 @@ use coreflow_ipc::{
         vpn_network::{Held, NotApplied, Snapshot},
     },
     now::Now,
-    typedrequest::{Answer, Request},
+    typedrequest::{Answer, Body, Request},
 };
 
 use crate::{
+    constants::HUB_KEY_HOLD,
     pending::{Due, Pending},
     session::Connection,
 };
 
 mod admission;
+mod giving;
 mod note;
 mod offers;
 mod reading;
 mod snapshot;
 
 use admission::Holding;
+use giving::Applying;
 pub use note::Note;
-use offers::{Applying, Asked};
+use offers::{Asked, Asker, Validating};
+use reading::Rereads;
+pub use reading::{Carried, Offered, read_carried};
 
 /// Numbers relayd's links to vpnd, from 1.
 pub type Link = u64;
+
+/// Numbers the validations of networks, from 1.
+pub type Job = u64;
 
 /// What happens on a link to vpnd.
 pub enum Told {
@@ -75,6 +83,13 @@ pub enum Event {
         /// The request.
         request: Request,
     },
+    /// A network was validated.
+    Validated {
+        /// Of [`Action::Validate`].
+        job: Job,
+        /// What [`read_carried`] made of the body.
+        carried: Carried,
+    },
     /// The session is dispatchable on a new connection.
     SessionUp,
     /// The session is not dispatchable any more.
@@ -95,6 +110,13 @@ pub enum Action {
         connection: Connection,
         /// What.
         frame: String,
+    },
+    /// Read a body beside the core, by [`read_carried`]: one at a time.
+    Validate {
+        /// Copied into [`Event::Validated`].
+        job: Job,
+        /// What carries the network.
+        body: Body,
     },
     /// Have vpnd serve a network.
     Apply {
@@ -123,29 +145,41 @@ pub struct Hub {
     session: bool,
     accepted: bool,
     vpnd: Option<Vpnd>,
+    /// The latest link there was.
+    latest: Link,
+    /// The key of a vpnd whose link is gone, and until when it is advertised all the same.
+    former: Option<([u8; 32], Duration)>,
+    unread: VecDeque<Asked<Body>>,
+    validating: Option<Validating>,
+    jobs: Job,
+    waiting: VecDeque<Asked<Offered>>,
     applying: Option<Applying>,
-    waiting: VecDeque<Asked>,
     next: AskId,
-    /// A network came while no vpnd was there to serve it.
-    missed: bool,
+    rereads: Rereads,
     up: Pending<()>,
 }
 
 impl Hub {
-    /// The configured hub that can run, and the key of the vpnd that is it (VPN-41).
+    /// The configured hub that can run, and the key of the vpnd that is it (VPN-41). While a link is made anew it is
+    /// the former one's for a while, so that a registration in between does not withdraw a hub that serves.
     pub fn advertised(&self) -> Option<(&VpnFacts, [u8; 32])> {
         let facts = self.facts.as_ref().filter(|facts| facts.unavailable.is_none())?;
-        self.vpnd.as_ref().map(|vpnd| (facts, vpnd.public_key))
+        let linked = self.vpnd.as_ref().map(|vpnd| vpnd.public_key);
+        linked.or(self.former.map(|(public_key, _)| public_key)).map(|public_key| (facts, public_key))
     }
 
     /// Whether there is a hub whose key is still to come.
     pub fn lacks_key(&self) -> bool {
-        self.facts.as_ref().is_some_and(|facts| facts.unavailable.is_none()) && self.vpnd.is_none()
+        self.facts.as_ref().is_some_and(|facts| facts.unavailable.is_none()) && self.advertised().is_none()
     }
 
     /// When [`Event::Tick`] is due, on the monotonic clock.
     pub fn next_deadline(&self) -> Option<Duration> {
-        [self.up.next_deadline(), self.offers_deadline()].into_iter().flatten().min()
+        let former = self.former.map(|(_, until)| until);
+        [self.up.next_deadline(), self.offers_deadline(), self.rereads.next_deadline(), former]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Whether an answer of Cloudly is to what was sent up from here.
@@ -163,17 +197,20 @@ impl Hub {
             }
             Event::Vpnd(Told::Lost { link }) => {
                 if self.is_linked(link) {
-                    self.lost(&mut actions);
+                    self.lost(now, &mut actions);
                 }
             }
             Event::Vpnd(Told::Applied { link, id, outcome }) => {
                 if self.is_linked(link) {
-                    self.applied(id, outcome, &mut actions);
+                    self.applied(id, outcome, now, &mut actions);
                 }
             }
-            Event::Dispatch { connection, request } => self.pushed(connection, request, now, &mut actions),
+            Event::Dispatch { connection, request: Request { ids, body, .. } } => {
+                self.offered(Asker::Push { connection, ids }, body, now, &mut actions);
+            }
+            Event::Validated { job, carried } => self.validated(job, carried, now, &mut actions),
             Event::SessionUp => self.session = true,
-            Event::SessionDown => self.session_down(&mut actions),
+            Event::SessionDown => self.session_down(now, &mut actions),
             Event::Accepted => {
                 self.accepted = self.session;
                 self.read(now, &mut actions);
@@ -188,7 +225,7 @@ impl Hub {
     pub fn cloudly_answered(&mut self, answer: Answer, now: Now) -> Option<Vec<Action>> {
         let mut actions = Vec::new();
         let (_, outcome) = self.up.answered(answer, now, |()| true)?;
-        self.was_read(&outcome, now, &mut actions);
+        self.was_read(outcome, now, &mut actions);
         self.check_invariants();
         Some(actions)
     }
@@ -198,30 +235,35 @@ impl Hub {
     }
 
     /// A vpnd is there. What came while none was is asked for again; a new key has the relay register, and the
-    /// acceptance that follows asks in any case (VPN-24).
+    /// acceptance that follows asks in any case (VPN-24). A link that was made before this one is heard of too late.
     fn linked(&mut self, vpnd: Vpnd, now: Now, actions: &mut Vec<Action>) {
+        if vpnd.link <= self.latest {
+            return;
+        }
+        self.latest = vpnd.link;
         if self.vpnd.is_some() {
-            self.lost(actions);
+            self.lost(now, actions);
         }
         actions.push(Action::Note(Note::Linked { revision: vpnd.holding.as_ref().map(Holding::revision) }));
-        self.vpnd = Some(vpnd);
-        if self.missed && self.accepted {
-            self.read(now, actions);
-        }
+        (self.vpnd, self.former) = (Some(vpnd), None);
+        self.read_what_was_missed(now, actions);
     }
 
-    /// Nothing is held any more, and what was to be served is not (VPN-29).
-    fn lost(&mut self, actions: &mut Vec<Action>) {
+    /// What it holds is nothing of this relay's until it is linked again, and what was to be served is not (VPN-29).
+    fn lost(&mut self, now: Now, actions: &mut Vec<Action>) {
         let vpnd = self.vpnd.take().expect("a link that is lost was there");
+        self.former = Some((vpnd.public_key, now.mono + HUB_KEY_HOLD));
         actions.push(Action::Note(Note::Lost { revision: vpnd.holding.as_ref().map(Holding::revision) }));
-        self.fail_offers(actions);
+        self.rereads.lost();
+        self.fail_offers(now, actions);
     }
 
     /// A network that is being served was Cloudly's to push, whatever becomes of its connection.
-    fn session_down(&mut self, actions: &mut Vec<Action>) {
+    fn session_down(&mut self, now: Now, actions: &mut Vec<Action>) {
         (self.session, self.accepted) = (false, false);
+        self.rereads.settle();
         for _ in self.up.end_where(|()| true) {
-            actions.push(self.not_read("closed".to_owned()));
+            self.not_read("closed".to_owned(), now, actions);
         }
     }
 
@@ -229,10 +271,12 @@ impl Hub {
         while let Some(due) = self.up.due(now) {
             match due {
                 Due::Resend { frame, .. } => actions.push(Action::SendUp(frame)),
-                Due::Expired(_) => actions.push(self.not_read("timeout".to_owned())),
+                Due::Expired(_) => self.not_read("timeout".to_owned(), now, actions),
             }
         }
+        self.former.take_if(|(_, until)| *until <= now.mono);
         self.offers_due(now, actions);
+        self.reread_due(now, actions);
     }
 
     fn holding(&self) -> Option<&Holding> {
@@ -244,6 +288,9 @@ impl Hub {
         debug_assert!(self.session || self.up.is_empty(), "nothing is read without a session");
         debug_assert!(self.vpnd.is_some() || self.applying.is_none(), "only a vpnd is given a network");
         debug_assert!(self.applying.is_some() || self.waiting.is_empty(), "nothing waits for nothing");
+        debug_assert!(self.validating.is_some() || self.unread.is_empty(), "nothing waits for nothing");
+        let reads = self.rereads.next_deadline().is_some();
+        debug_assert!(!reads || self.accepted && self.vpnd.is_some(), "a read is made again for a hub");
     }
 }
 

@@ -59,6 +59,7 @@ enum Next {
     Cloudly(FromSession),
     Node(FromListener),
     Vpnd(hub::Told),
+    Validated(Event),
 }
 
 /// Serves until the supervisor stops this worker or its link ends.
@@ -112,6 +113,7 @@ struct Relayd {
     reads: (mpsc::Sender<ReadRequest>, mpsc::Receiver<ReadRequest>),
     started: (mpsc::Sender<Started>, mpsc::Receiver<Started>),
     vpnd: mpsc::Receiver<hub::Told>,
+    validated: (mpsc::Sender<Event>, mpsc::Receiver<Event>),
     timer: Pin<Box<Sleep>>,
     jitter: Rng,
     drained: bool,
@@ -146,6 +148,7 @@ impl Relayd {
             reads: mpsc::channel(4),
             started: mpsc::channel(4),
             vpnd,
+            validated: mpsc::channel(1),
             timer: Box::pin(sleep_until(Instant::now())),
             jitter: Rng::with_seed(getrandom::u64().expect("the kernel's random source answers after boot")),
             drained: false,
@@ -177,6 +180,7 @@ impl Relayd {
                 }
                 Next::Tick => self.handle(Event::Tick).await,
                 Next::Vpnd(told) => self.handle(Event::Vpnd(told)).await,
+                Next::Validated(event) => self.handle(event).await,
                 Next::Cloudly(event) => {
                     self.session_event(event).await;
                     self.what_waits().await;
@@ -195,7 +199,8 @@ impl Relayd {
     }
 
     /// The supervisor first, so that a stop is never starved; then the start, whose steps are few; then
-    /// deadlines, which no flood of a peer may hold back; then vpnd, which says little; then the peers.
+    /// deadlines, which no flood of a peer may hold back; then vpnd, which says little, and its networks; then the
+    /// peers.
     async fn next(&mut self, life: &mut Life<FromRelayd, ToRelayd>) -> Next {
         let now = self.clock.now();
         let look = now.mono + CLOCK_LOOK;
@@ -220,6 +225,7 @@ impl Relayd {
             Some(read) = self.reads.1.recv() => Next::Read(read),
             () = &mut self.timer => Next::Tick,
             Some(told) = self.vpnd.recv() => Next::Vpnd(told),
+            Some(event) = self.validated.1.recv() => Next::Validated(event),
             next = peers => next,
         }
     }
@@ -387,6 +393,13 @@ impl Relayd {
                 self.dispatchable.send_replace(dispatchable);
             }
             Effect::Waiting(what) => self.supervisor.tell(FromRelayd::Waiting { what }).await,
+            Effect::ValidateNetwork { job, body } => {
+                let validated = self.validated.0.clone();
+                tokio::task::spawn_blocking(move || {
+                    let carried = hub::read_carried(&body);
+                    let _ = validated.blocking_send(Event::NetworkValidated { job, carried });
+                });
+            }
             Effect::ApplyNetwork { link, id, snapshot } => self.peers.apply(link, id, snapshot),
             Effect::Serve(loaded) => {
                 if let Some(serving) = &self.serving {

@@ -130,6 +130,7 @@ fn did(effect: Effect) -> Option<Did> {
         Effect::Readiness(refusals) => Did::Readiness(refusals.iter().map(ToString::to_string).collect()),
         Effect::Serve(loaded) => Did::Serve(loaded.chain()),
         Effect::ApplyNetwork { link, id, snapshot } => Did::Apply(link, id, snapshot),
+        Effect::ValidateNetwork { .. } => unreachable!("the script validates"),
         Effect::Drained => Did::Drained,
     })
 }
@@ -216,7 +217,20 @@ impl Script {
     }
 
     fn on(&mut self, event: Event) -> Vec<Did> {
-        self.core.handle(event, self.now, u32::MAX).into_iter().filter_map(did).collect()
+        let mut done = Vec::new();
+        let mut events = vec![event];
+        while let Some(event) = events.pop() {
+            for effect in self.core.handle(event, self.now, u32::MAX) {
+                match effect {
+                    // As the thread beside the core does.
+                    Effect::ValidateNetwork { job, body } => {
+                        events.push(Event::NetworkValidated { job, carried: hub::read_carried(&body) });
+                    }
+                    effect => done.extend(did(effect)),
+                }
+            }
+        }
+        done
     }
 
     fn session(&mut self, event: session::Event) -> Vec<Did> {

@@ -23,6 +23,9 @@ impl Core {
                 hub::Action::AnswerUp { connection, frame } => {
                     turn.effects.push(Effect::ToCloudly { connection, frame });
                 }
+                hub::Action::Validate { job, body } => {
+                    turn.effects.push(Effect::ValidateNetwork { job, body });
+                }
                 hub::Action::Apply { link, id, snapshot } => {
                     turn.effects.push(Effect::ApplyNetwork { link, id, snapshot });
                 }

@@ -5,7 +5,7 @@
 
 use coreflow_ipc::messages::vpn_network::{Held, Prefix};
 
-use super::snapshot::digest;
+use super::reading::Offered;
 use crate::{
     contract::vpn_network::VpnNetwork,
     refusals::{NETWORK_AUTHORITY_FOREIGN, NETWORK_REVISION_STALE},
@@ -45,26 +45,36 @@ impl Holding {
 
     fn order(&self) -> (u64, u64) {
         match self {
-            Self::Network(network) => (network.generation.get(), network.revision.get()),
+            Self::Network(network) => order(network),
             Self::Stated(held) => (held.generation, held.revision),
         }
     }
 
-    fn is(&self, network: &VpnNetwork) -> bool {
+    fn is(&self, offered: &Offered) -> bool {
         match self {
-            Self::Network(held) => **held == *network,
-            Self::Stated(held) => held.digest == digest(network),
+            Self::Network(held) => *held == offered.network,
+            Self::Stated(held) => held.digest == offered.snapshot.network.digest,
         }
     }
 }
 
+fn order(network: &VpnNetwork) -> (u64, u64) {
+    (network.generation.get(), network.revision.get())
+}
+
+/// Whether `offered` comes after `other` in the order that both are of: a hub that is given it has passed the other.
+pub(super) fn passes(offered: &VpnNetwork, other: &VpnNetwork) -> bool {
+    let of = |network: &VpnNetwork| (network.authority.clone(), network.control_prefix);
+    of(offered) == of(other) && order(offered) > order(other)
+}
+
 /// Decides. Another network under the revision of the held one is one that the hub has passed.
-pub(super) fn decide(holding: Option<&Holding>, offered: &VpnNetwork) -> Decision {
+pub(super) fn decide(holding: Option<&Holding>, offered: &Offered) -> Decision {
     let Some(holding) = holding else { return Decision::TakeOver };
-    if holding.of() != (offered.authority.as_str(), offered.control_prefix) {
+    if holding.of() != (offered.network.authority.as_str(), offered.network.control_prefix) {
         return Decision::Refuse(NETWORK_AUTHORITY_FOREIGN);
     }
-    match (offered.generation.get(), offered.revision.get()).cmp(&holding.order()) {
+    match order(&offered.network).cmp(&holding.order()) {
         std::cmp::Ordering::Greater => Decision::TakeOver,
         std::cmp::Ordering::Equal if holding.is(offered) => Decision::Replay,
         std::cmp::Ordering::Equal | std::cmp::Ordering::Less => Decision::Refuse(NETWORK_REVISION_STALE),

@@ -1,7 +1,7 @@
 //! What the log says of the hub: of a network whose it is, its revision and how much it holds; refusals by name
 //! and path; no key.
 
-use tracing::{debug, error, info, warn};
+use tracing::{debug, info, warn};
 
 use crate::{
     contract::values::Id,
@@ -16,9 +16,9 @@ pub enum Note {
         /// The revision that it serves already.
         revision: Option<u64>,
     },
-    /// The vpnd is gone, and what it held with it.
+    /// The link to vpnd is gone; whether vpnd is, the supervisor says.
     Lost {
-        /// The revision that it served.
+        /// The revision that it served then.
         revision: Option<u64>,
     },
     /// The hub serves another network.
@@ -56,11 +56,6 @@ pub enum Note {
         /// Why, by name.
         reason: String,
     },
-    /// The host refused the hub's bind (VPN-33).
-    BindRefused {
-        /// The system's class.
-        class: String,
-    },
     /// Cloudly has compiled no network for this cluster (VPN-26).
     NoNetwork,
     /// The network could not be read.
@@ -80,7 +75,7 @@ impl Note {
             Self::Lost { revision } => {
                 warn!(
                     revision,
-                    "the managed VPN hub is gone; no network is held until it is given one again"
+                    "the link to the managed VPN hub is gone; the hub takes no network until it is linked again"
                 );
             }
             Self::Adopted { authority, generation, revision, members, grants } => info!(
@@ -99,12 +94,6 @@ impl Note {
                 warn!("{NETWORK_INVALID}: {path}; the VPN network that was held before stays in service");
             }
             Self::Failed { reason } => warn!("{reason}; the VPN network is not applied"),
-            Self::BindRefused { class } => {
-                error!(
-                    class,
-                    "the VPN network is not served: the host refused the hub's bind; the next one tries again"
-                );
-            }
             Self::NoNetwork => debug!("Cloudly has compiled no VPN network for this cluster"),
             Self::NotRead { class, hub: true } => warn!(
                 method = "getClusterVpnNetwork",

@@ -11,6 +11,7 @@ mod handing;
 mod life;
 mod model;
 mod reads;
+mod validating;
 mod words;
 
 const MS: Duration = Duration::from_millis(1);
@@ -107,13 +108,23 @@ struct Script {
     now: Now,
     /// The ids of the latest read.
     read: Option<(String, String)>,
+    /// Whether a validation takes its time; otherwise it is done at once.
+    slow: bool,
+    /// The validations that are under way.
+    validating: Vec<(Job, Body)>,
 }
 
 impl Script {
     /// A configured hub, whose vpnd is still to come.
     fn configured() -> Self {
         let hub = Hub::default();
-        let mut script = Self { hub, now: Now { wall: 0, mono: 1000 * MS }, read: None };
+        let mut script = Self {
+            hub,
+            now: Now { wall: 0, mono: 1000 * MS },
+            read: None,
+            slow: false,
+            validating: Vec::new(),
+        };
         assert_eq!(script.on(Event::Configured(Some(facts()))), []);
         assert_eq!(script.on(Event::SessionUp), []);
         script
@@ -137,12 +148,28 @@ impl Script {
     }
 
     fn see(&mut self, actions: Vec<Action>) -> Vec<Seen> {
-        actions.into_iter().map(|action| self.seen(action)).collect()
+        let mut seen: Vec<Seen> = actions.into_iter().filter_map(|action| self.seen(action)).collect();
+        assert!(self.validating.len() <= 1, "one validation is under way at most");
+        if !self.slow && !self.validating.is_empty() {
+            seen.extend(self.validate());
+        }
+        seen
     }
 
-    fn seen(&mut self, action: Action) -> Seen {
+    /// The validation that is under way comes to its end.
+    fn validate(&mut self) -> Vec<Seen> {
+        let (job, body) = self.validating.pop().expect("a validation is under way");
+        let actions = self.hub.handle(Event::Validated { job, carried: read_carried(&body) }, self.now);
+        self.see(actions)
+    }
+
+    fn seen(&mut self, action: Action) -> Option<Seen> {
         let envelope = |frame: String| read(&Bytes::from(frame)).expect("the relay writes envelopes");
-        match action {
+        Some(match action {
+            Action::Validate { job, body } => {
+                self.validating.push((job, body));
+                return None;
+            }
             Action::SendUp(frame) => {
                 let Envelope::Request(request) = envelope(frame) else { panic!("an answer as a request") };
                 assert_eq!((request.method.as_str(), request.body.text()), ("getClusterVpnNetwork", "{}"));
@@ -155,7 +182,7 @@ impl Script {
             }
             Action::Apply { link, id, snapshot } => Seen::Apply(link, id, snapshot),
             Action::Note(note) => Seen::Note(note),
-        }
+        })
     }
 
     fn on(&mut self, event: Event) -> Vec<Seen> {

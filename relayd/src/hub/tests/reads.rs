@@ -39,9 +39,8 @@ fn what_is_read_is_admitted_as_what_is_pushed() {
     assert_eq!(reads(&mut script, &network(6).replace("10.9.0.2", "10.9.0.0")), [Seen::Note(invalid)]);
     assert_eq!(script.held(), Some(5));
     assert_eq!(reads(&mut script, &network(6)), [Seen::Apply(1, 1, snapshot(&network(6)))]);
-    let class = "in use".to_owned();
-    let refused = Seen::Note(Note::BindRefused { class: class.clone() });
-    assert_eq!(script.applied(1, 1, Err(NotApplied::Bind(class))), [refused], "VPN-33");
+    let refused = script.applied(1, 1, Err(NotApplied::Bind("in use".to_owned())));
+    assert_eq!(refused, [failed("vpn-hub-bind-refused: in use")]);
 }
 
 /// VPN-26: `null` binds nothing, and takes nothing from a hub that serves.
@@ -98,6 +97,7 @@ fn what_found_no_vpnd_is_asked_for_again() {
     let given = script.answer_read(Outcome::Response(carrying(&network(5)))).unwrap();
     assert_eq!(given, [Seen::Apply(1, 0, snapshot(&network(5)))]);
     script.lose(1);
+    script.now.mono += 30_000 * MS;
     assert_eq!(script.link(2, None), [linked.clone(), Seen::Read], "it was not applied when the vpnd went");
     script.answer_read(Outcome::Response(carrying("null")));
     script.lose(2);
@@ -106,4 +106,81 @@ fn what_found_no_vpnd_is_asked_for_again() {
     script.push("p", &network(5));
     script.on(Event::SessionDown);
     assert_eq!(script.link(4, None), [linked], "the next acceptance reads in any case");
+}
+
+/// VPN-24: a vpnd that comes and goes has the network read no more often than once in thirty seconds.
+#[test]
+fn links_cause_few_reads() {
+    let mut script = Script::configured();
+    script.on(Event::Accepted);
+    script.answer_read(Outcome::Response(carrying(&network(5))));
+    let mut reads = 0;
+    for link in 1..=60 {
+        reads += script.link(link, None).iter().filter(|seen| **seen == Seen::Read).count();
+        let answered =
+            script.read.is_some().then(|| script.answer_read(Outcome::Response(carrying(&network(5)))));
+        assert!(answered.is_some());
+        script.lose(link);
+        reads += script.pass(1_000 * MS).iter().filter(|seen| **seen == Seen::Read).count();
+    }
+    assert_eq!(reads, 2);
+}
+
+/// VPN-24, VPN-35: a read that brought no decision is made again after thirty seconds, while the registration stands and
+/// a hub is there; one that brought one is not.
+#[test]
+fn a_read_without_a_decision_is_made_again() {
+    let served = |network: &str| Outcome::Response(carrying(network));
+    let undecided: [fn(&mut Script); 4] = [
+        |script| {
+            script.answer_read(plain_refusal("relay-not-connected"));
+        },
+        |script| {
+            script.pass(10_000 * MS);
+            script.now.mono -= 10_000 * MS;
+        },
+        |script| {
+            script.answer_read(Outcome::Response(carrying(&network(5))));
+            script.applied(1, 0, Err(NotApplied::Bind("in use".to_owned())));
+        },
+        |script| {
+            script.slow = true;
+            for correlation in ["1", "2", "3"] {
+                script.push(correlation, &network(1));
+            }
+            script.answer_read(Outcome::Response(carrying(&network(5))));
+            for correlation in ["4", "5", "6", "7"] {
+                script.push(correlation, &network(1));
+            }
+            script.slow = false;
+            script.validate();
+        },
+    ];
+    for (at, fails) in undecided.into_iter().enumerate() {
+        let mut script = Script::new();
+        script.on(Event::Accepted);
+        fails(&mut script);
+        let later = if at == 1 { 40_000 * MS } else { 30_000 * MS };
+        assert!(!script.pass(later - MS).contains(&Seen::Read), "{at}");
+        assert!(script.pass(MS).contains(&Seen::Read), "{at}");
+        script.answer_read(served("null"));
+        assert!(!script.pass(3_600_000 * MS).contains(&Seen::Read), "null is a decision");
+    }
+    let mut gone = Script::new();
+    gone.on(Event::Accepted);
+    gone.answer_read(plain_refusal("relay-not-connected"));
+    gone.on(Event::SessionDown);
+    assert!(!gone.pass(3_600_000 * MS).contains(&Seen::Read), "the next acceptance reads in any case");
+
+    let mut pushed = Script::new();
+    pushed.on(Event::Accepted);
+    pushed.answer_read(plain_refusal("relay-not-connected"));
+    pushed.push("p", &network(5));
+    pushed.applied(1, 0, Ok(()));
+    assert!(!pushed.pass(3_600_000 * MS).contains(&Seen::Read), "what is held was pushed");
+    for decided in [network(5), network(4), network(6).replace("10.9.0.2", "10.9.0.0")] {
+        pushed.on(Event::Accepted);
+        pushed.answer_read(served(&decided));
+        assert!(!pushed.pass(3_600_000 * MS).contains(&Seen::Read), "{decided}");
+    }
 }
