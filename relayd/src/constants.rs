@@ -43,6 +43,10 @@ pub const NETWORK_RETRY: Duration = Duration::from_secs(30);
 pub const HUB_KEY_HOLD: Duration = Duration::from_secs(3);
 /// So long the first registration waits for the key of a configured hub (VPN-41).
 pub const HUB_KEY_WAIT: Duration = Duration::from_secs(3);
+/// A key that changes again is registered after so long, doubled with each change (VPN-42).
+pub const HUB_CHANGE_FIRST: Duration = Duration::from_secs(1);
+/// Longest of these waits; a key that stood as long beyond its wait starts them over.
+pub const HUB_CHANGE_LONGEST: Duration = Duration::from_secs(60);
 /// So long a vpnd that said hello has for its key and what it holds.
 pub const STANDING_BUDGET: Duration = Duration::from_secs(5);
 /// What vpnd said that may wait for the core.

@@ -2,18 +2,22 @@
 //! refusals by name, and parking (REG).
 //!
 //! Named refusals wait for the next registration of the session; refused offers and unusable answers
-//! are made again at the contract's pace; a call that failed is made again sooner.
+//! are made again at the contract's pace; a call that failed is made again sooner. A hub's key that changes
+//! overrides none of these waits: what is sent then states the key of then.
 
 use std::time::Duration;
 
 use coreflow_ipc::{
+    backoff::Backoff,
     messages::relayd::{Kept, Reference as KeptReference},
     now::Now,
     typedrequest::{Body, INTERNAL_ERROR, PeerError},
 };
 
 use crate::{
-    constants::{HUB_KEY_WAIT, REFUSED_OFFER_RETRY, REGISTRATION_RETRY},
+    constants::{
+        HUB_CHANGE_FIRST, HUB_CHANGE_LONGEST, HUB_KEY_WAIT, REFUSED_OFFER_RETRY, REGISTRATION_RETRY,
+    },
     contract::{registration::RelayRegistered, values::Reference},
     protocol::{Disagreement, refused_by_cloudly},
     refusals::{CREDENTIAL_STALE, NODE_UNKNOWN, PROTOCOL_REFUSED, REGISTRATION},
@@ -109,8 +113,8 @@ enum Phase {
     AwaitingHub { session: bool, until: Duration },
     /// Nothing is in flight; `again` is when the offer is made again.
     Idle { session: bool, again: Option<Duration> },
-    /// One registration is in flight; `again` says that there was cause for another meanwhile.
-    InFlight { again: bool },
+    /// One registration is in flight; meanwhile there was cause for another, or the hub's key changed.
+    InFlight { again: bool, hub_changed: bool },
     /// The credential was rotated away.
     Parked,
 }
@@ -120,13 +124,34 @@ enum Phase {
 pub struct Registration {
     phase: Phase,
     kept: Kept,
+    hub: HubPace,
+}
+
+/// How often the keys of a hub are registered: who could have relayd take any number of them makes Cloudly no work.
+#[derive(Debug)]
+struct HubPace {
+    waits: Backoff,
+    next: Duration,
+}
+
+impl HubPace {
+    /// When a key that changes now is registered.
+    fn take(&mut self, now: Duration) -> Duration {
+        if now >= self.next + HUB_CHANGE_LONGEST {
+            self.waits.reset();
+        }
+        let at = self.next.max(now);
+        self.next = at + self.waits.advance();
+        at
+    }
 }
 
 impl Registration {
     /// Goes on from what an earlier relayd of this service left (ARC-17).
     pub fn resume(kept: Kept) -> Self {
         let phase = if kept.parked.is_some() { Phase::Parked } else { Phase::Unlistening { session: false } };
-        Self { phase, kept }
+        let waits = Backoff::new(HUB_CHANGE_FIRST, HUB_CHANGE_LONGEST);
+        Self { phase, kept, hub: HubPace { waits, next: Duration::ZERO } }
     }
 
     /// The parked statement, once the relay is parked.
@@ -154,8 +179,11 @@ impl Registration {
                 self.phase = Phase::AwaitingHub { session, until: now.mono + HUB_KEY_WAIT };
                 Vec::new()
             }
-            (Phase::Unlistening { session }, Event::Listening { awaits_hub: false })
-            | (Phase::AwaitingHub { session, .. }, Event::HubChanged) => self.begin(session),
+            (Phase::Unlistening { session }, Event::Listening { awaits_hub: false }) => self.begin(session),
+            (Phase::AwaitingHub { session, .. }, Event::HubChanged) => {
+                self.hub.take(now.mono);
+                self.begin(session)
+            }
             (Phase::AwaitingHub { session, until }, Event::Tick) if until <= now.mono => self.begin(session),
             (Phase::Unlistening { .. }, Event::SessionRegistered) => {
                 self.phase = Phase::Unlistening { session: true };
@@ -173,8 +201,8 @@ impl Registration {
                 self.phase = Phase::AwaitingHub { session: false, until };
                 Vec::new()
             }
-            (Phase::Idle { .. }, Event::SessionRegistered)
-            | (Phase::Idle { session: true, .. }, Event::HubChanged) => self.send(),
+            (Phase::Idle { .. }, Event::SessionRegistered) => self.send(),
+            (Phase::Idle { session: true, again: None }, Event::HubChanged) => self.hub_changed(now),
             (Phase::Idle { session: true, again: Some(again) }, Event::Tick) if again <= now.mono => {
                 self.send()
             }
@@ -182,11 +210,28 @@ impl Registration {
                 self.phase = Phase::Idle { session: false, again: None };
                 Vec::new()
             }
-            (Phase::InFlight { .. }, Event::SessionRegistered | Event::HubChanged) => {
-                self.phase = Phase::InFlight { again: true };
+            (Phase::InFlight { hub_changed, .. }, Event::SessionRegistered) => {
+                self.phase = Phase::InFlight { again: true, hub_changed };
                 Vec::new()
             }
-            (Phase::InFlight { again }, Event::Answered(answered)) => self.answered(answered, again, now),
+            (Phase::InFlight { again, .. }, Event::HubChanged) => {
+                self.phase = Phase::InFlight { again, hub_changed: true };
+                Vec::new()
+            }
+            (Phase::InFlight { again, hub_changed }, Event::Answered(answered)) => {
+                let mut actions = self.answered(answered, now);
+                match self.phase {
+                    Phase::Parked => {}
+                    _ if again => actions.extend(self.send()),
+                    Phase::Idle { again: None, .. } if hub_changed => actions.extend(self.hub_changed(now)),
+                    // What is sent next states the key of then.
+                    Phase::Idle { .. }
+                    | Phase::Unlistening { .. }
+                    | Phase::AwaitingHub { .. }
+                    | Phase::InFlight { .. } => {}
+                }
+                actions
+            }
             // Its connection ended before it was answered (REG-29).
             (Phase::Idle { session: false, .. }, Event::Answered(Answered::Failed(class))) => {
                 vec![Action::Failed { class }]
@@ -207,16 +252,25 @@ impl Registration {
         if session { self.send() } else { Vec::new() }
     }
 
+    fn hub_changed(&mut self, now: Now) -> Vec<Action> {
+        let at = self.hub.take(now.mono);
+        if at <= now.mono {
+            return self.send();
+        }
+        self.phase = Phase::Idle { session: true, again: Some(at) };
+        Vec::new()
+    }
+
     fn send(&mut self) -> Vec<Action> {
         let sequence = self.kept.last_sequence.map_or(0, |last| last + 1);
         self.kept.last_sequence = Some(sequence);
-        self.phase = Phase::InFlight { again: false };
+        self.phase = Phase::InFlight { again: false, hub_changed: false };
         vec![Action::Keep(self.kept.clone()), Action::Send { sequence }]
     }
 
-    fn answered(&mut self, answered: Answered, again: bool, now: Now) -> Vec<Action> {
+    fn answered(&mut self, answered: Answered, now: Now) -> Vec<Action> {
         let wait = |pace| Phase::Idle { session: true, again: Some(now.mono + pace) };
-        let mut actions = match answered {
+        match answered {
             Answered::Failed(class) => {
                 self.phase = wait(REGISTRATION_RETRY);
                 vec![Action::Failed { class }]
@@ -255,11 +309,7 @@ impl Registration {
                     Ok(acceptance) => [vec![Action::OfferAccepted], self.weigh(acceptance)].concat(),
                 }
             }
-        };
-        if again && self.phase != Phase::Parked {
-            actions.extend(self.send());
         }
-        actions
     }
 
     /// Orders an acceptance against the pinned credential and the last record (REG-41 – REG-47).

@@ -272,7 +272,7 @@ fn what_was_kept_is_gone_on_with() {
     assert!(script.on(Event::SessionRegistered).is_empty());
 }
 
-/// REG-20, VPN-41: the first registration waits for the key of a hub, for three seconds, whenever the session
+/// VPN-41: the first registration waits for the key of a hub, for three seconds, whenever the session
 /// comes; then it goes without one.
 #[test]
 fn the_first_registration_waits_for_the_hub() {
@@ -312,7 +312,63 @@ fn a_hub_s_key_that_changes_is_registered() {
     assert_eq!(script.sent(Event::HubChanged), None);
     assert_eq!(sequence(&script.accept(("cred", 1), ("rec", 1))), Some(1));
     assert_eq!(sequence(&script.accept(("cred", 1), ("rec", 2))), None);
+    script.pass(1_000 * MS);
     assert_eq!(script.sent(Event::HubChanged), Some(2));
     script.refuse("relay-credential-generation-stale");
+    script.pass(3_600_000 * MS);
     assert_eq!(script.sent(Event::HubChanged), None);
+}
+
+/// VPN-42: keys that change again and again are registered after 1, 2, 4 and so on up to 60 seconds, each time the
+/// latest; a key that stood is no such.
+#[test]
+fn keys_that_keep_changing_are_registered_ever_more_rarely() {
+    let mut script = Script::listening();
+    script.on(Event::SessionRegistered);
+    script.accept(("c", 1), ("r", 1));
+    let mut record = 2;
+    let mut registered = Vec::new();
+    // Ten keys a second for ten minutes.
+    for _ in 0..6_000 {
+        for actions in [script.on(Event::HubChanged), script.pass(100 * MS)] {
+            if sequence(&actions).is_some() {
+                registered.push(script.now.mono.as_secs());
+                script.accept(("c", 1), ("r", record));
+                record += 1;
+            }
+        }
+    }
+    assert_eq!(registered[..8], [0, 1, 3, 7, 15, 31, 63, 123]);
+    assert_eq!(registered.len(), 15);
+    script.pass(60_000 * MS);
+    script.accept(("c", 1), ("r", record));
+    script.pass(120_000 * MS);
+    assert!(script.sent(Event::HubChanged).is_some(), "it is registered at once");
+    script.accept(("c", 1), ("r", record + 1));
+    assert_eq!(script.sent(Event::HubChanged), None);
+    assert!(sequence(&script.pass(1_000 * MS)).is_some());
+}
+
+/// PROT-28, VPN-42: a key that changes makes no refused offer and no failed call again before its time; what is sent then
+/// states it.
+#[test]
+fn a_key_that_changes_overrides_no_wait() {
+    let refusal = error("protocol-refused: cloudlyClient peer", "{}");
+    for (answered, wait) in [
+        (Answered::Refused(refusal), REFUSED_OFFER_RETRY),
+        (Answered::Failed("timeout".into()), REGISTRATION_RETRY),
+    ] {
+        for while_in_flight in [true, false] {
+            let mut script = Script::listening();
+            script.on(Event::SessionRegistered);
+            if while_in_flight {
+                script.on(Event::HubChanged);
+            }
+            assert_eq!(sequence(&script.on(Event::Answered(answered.clone()))), None);
+            assert_eq!(script.sent(Event::HubChanged), None);
+            assert_eq!(sequence(&script.pass(wait - MS)), None);
+            assert_eq!(script.sent(Event::HubChanged), None);
+            assert_eq!(sequence(&script.pass(MS)), Some(1));
+        }
+    }
 }
