@@ -1,16 +1,19 @@
 //! Relayd's links to pulld and vpnd: greeted when the supervisor makes them, and made anew when they end
 //! while both workers live.
 
-use std::{os::fd::OwnedFd, sync::Arc};
+use std::{
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex},
+};
 
 use coreflow_ipc::{
     asks::AskId,
     hello::Role,
-    link::Descriptors,
+    link::{Descriptors, LinkReceiver, LinkSender},
     messages::{
         peers::{RelaydToVpnd, VpndToRelayd},
         relayd::FromRelayd,
-        vpn_network::Snapshot,
+        vpn_network::{Held, Snapshot},
     },
     peer::greet,
 };
@@ -27,6 +30,9 @@ use crate::{
     pulls::Pulls,
     supervisor::Supervisor,
 };
+
+/// What ends a link to vpnd: it said what it may not, or not then.
+const UNPERMITTED: &str = "ipc-message-unpermitted";
 
 /// The links to the other workers; a new one takes the place of the old.
 pub struct Peers {
@@ -97,6 +103,9 @@ async fn again(role: Role, number: u64, supervisor: &Supervisor) {
     supervisor.tell(FromRelayd::LinkLost { role, number }).await;
 }
 
+/// Both ends of a greeted link.
+type Greeted = (LinkSender<RelaydToVpnd>, LinkReceiver<VpndToRelayd>);
+
 /// Holds a link to vpnd until either end gives it up.
 async fn hold(
     link: Link,
@@ -104,26 +113,25 @@ async fn hold(
     mut networks: mpsc::Receiver<RelaydToVpnd>,
     told: &mpsc::Sender<Told>,
 ) {
-    let greeted =
-        greet::<RelaydToVpnd, VpndToRelayd>(end, Descriptors::Refused, Role::Relayd, Role::Vpnd).await;
-    let (mut sender, mut receiver) = match greeted {
-        Ok(greeted) => greeted,
-        Err(why) => return warn!("the link to vpnd was not greeted: {why}"),
+    let stood = tokio::select! {
+        stood = stand(end) => stood,
+        // Nothing is given to a vpnd that was not heard of.
+        _ = networks.recv() => return debug!("the link to vpnd ended: another takes its place"),
     };
-    match timeout(STANDING_BUDGET, receiver.receive()).await {
-        Ok(Ok(received)) => match received.message {
-            VpndToRelayd::Standing { public_key, held } => {
-                let _ = told.send(Told::Linked { link, public_key, held }).await;
-            }
-            VpndToRelayd::Hello(_) | VpndToRelayd::Applied { .. } => {
-                return warn!("the link to vpnd is not used: ipc-message-unpermitted");
-            }
-        },
-        Ok(Err(why)) => return warn!("the link to vpnd ended before vpnd stated its key: {why}"),
-        Err(_) => return warn!("the link to vpnd is not used: vpnd does not state its key"),
-    }
+    let (mut sender, mut receiver) = match stood {
+        Ok((ends, public_key, held)) => {
+            let _ = told.send(Told::Linked { link, public_key, held }).await;
+            ends
+        }
+        Err(why) => return warn!("{why}"),
+    };
+    // The network that vpnd has not answered for yet.
+    let given = Mutex::new(None);
     let send = async {
         while let Some(message) = networks.recv().await {
+            if let RelaydToVpnd::Apply { id, .. } = &message {
+                *given.lock().expect("no holder of it panics") = Some(*id);
+            }
             if let Err(why) = sender.send(&message, &[]).await {
                 return why.to_string();
             }
@@ -135,11 +143,14 @@ async fn hold(
             match receiver.receive().await {
                 Ok(received) => match received.message {
                     VpndToRelayd::Applied { id, outcome } => {
+                        let asked =
+                            given.lock().expect("no holder of it panics").take_if(|given| *given == id);
+                        if asked.is_none() {
+                            return UNPERMITTED.to_owned();
+                        }
                         let _ = told.send(Told::Applied { link, id, outcome }).await;
                     }
-                    VpndToRelayd::Hello(_) | VpndToRelayd::Standing { .. } => {
-                        return "ipc-message-unpermitted".to_owned();
-                    }
+                    VpndToRelayd::Hello(_) | VpndToRelayd::Standing { .. } => return UNPERMITTED.to_owned(),
                 },
                 Err(why) => return why.to_string(),
             }
@@ -149,8 +160,30 @@ async fn hold(
         why = send => why,
         why = receive => why,
     };
-    debug!("the link to vpnd ended: {why}");
+    if why == UNPERMITTED {
+        warn!("the link to vpnd is not used any more: {why}");
+    } else {
+        debug!("the link to vpnd ended: {why}");
+    }
     let _ = told.send(Told::Lost { link }).await;
+}
+
+/// Greets a vpnd, which states its key and what it holds.
+async fn stand(end: OwnedFd) -> Result<(Greeted, [u8; 32], Option<Held>), String> {
+    let (sender, mut receiver) =
+        greet::<RelaydToVpnd, VpndToRelayd>(end, Descriptors::Refused, Role::Relayd, Role::Vpnd)
+            .await
+            .map_err(|why| format!("the link to vpnd was not greeted: {why}"))?;
+    match timeout(STANDING_BUDGET, receiver.receive()).await {
+        Ok(Ok(received)) => match received.message {
+            VpndToRelayd::Standing { public_key, held } => Ok(((sender, receiver), public_key, held)),
+            VpndToRelayd::Hello(_) | VpndToRelayd::Applied { .. } => {
+                Err(format!("the link to vpnd is not used: {UNPERMITTED}"))
+            }
+        },
+        Ok(Err(why)) => Err(format!("the link to vpnd ended before vpnd stated its key: {why}")),
+        Err(_) => Err("the link to vpnd is not used: vpnd does not state its key".to_owned()),
+    }
 }
 
 #[cfg(test)]

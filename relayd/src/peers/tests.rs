@@ -2,10 +2,7 @@
 
 use std::os::unix::net::UnixStream;
 
-use coreflow_ipc::{
-    link::{LinkReceiver, LinkSender},
-    messages::vpn_network::{Grants, Held, NotApplied, Prefix, SNAPSHOT_SCHEMA},
-};
+use coreflow_ipc::messages::vpn_network::{Grants, NotApplied, Prefix, SNAPSHOT_SCHEMA};
 
 use super::*;
 
@@ -103,6 +100,40 @@ async fn what_vpnd_may_not_say_ends_the_link() {
     assert!(matches!(relayd.told.recv().await, Some(Told::Linked { .. })));
     assert!(matches!(relayd.told.recv().await, Some(Told::Lost { .. })));
     assert!(relayd.told.recv().await.is_none());
+}
+
+/// ARC-24: an outcome of a network that vpnd was not given, or said for already, ends the link by name.
+#[tokio::test]
+async fn an_outcome_that_nobody_asked_for_ends_the_link() {
+    for (given, said) in [(None, vec![0]), (Some(5), vec![6]), (Some(5), vec![5, 5])] {
+        let (mut relayd, mut vpnd) = linked().await;
+        vpnd.state().await;
+        assert!(matches!(relayd.told.recv().await, Some(Told::Linked { .. })));
+        if let Some(id) = given {
+            let apply = RelaydToVpnd::Apply { id, snapshot: network() };
+            relayd.networks.send(apply).await.unwrap_or_else(|_| panic!());
+            vpnd.receiver.receive().await.unwrap();
+        }
+        for id in &said {
+            vpnd.say(VpndToRelayd::Applied { id: *id, outcome: Ok(()) }).await;
+        }
+        let mut applied = 0;
+        while let Some(Told::Applied { id, .. }) = relayd.told.recv().await {
+            assert_eq!(Some(id), given);
+            applied += 1;
+        }
+        assert_eq!(applied, said.len() - 1, "the last one was not asked for");
+        assert!(relayd.told.recv().await.is_none(), "the link has ended");
+    }
+}
+
+/// VPN-29: a link whose place another took before vpnd was heard of on it is given up at once, and not told of.
+#[tokio::test]
+async fn a_former_link_is_not_waited_for() {
+    let (mut relayd, mut vpnd) = linked().await;
+    drop(relayd.networks);
+    assert!(relayd.told.recv().await.is_none());
+    assert!(vpnd.receiver.receive().await.is_err());
 }
 
 /// A vpnd that says hello and nothing more is not waited for.
