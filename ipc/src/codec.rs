@@ -1,8 +1,8 @@
 //! The one place where bytes become messages and messages become bytes (ARC-13).
 //!
-//! bincode's size limit is set for each link, every byte has to be consumed, and no message type is
-//! recursive or holds elements without a size: under these three rules a hostile frame costs at
-//! most its own length in memory.
+//! bincode's size limit is set for each link, every byte has to be consumed, no message type is
+//! recursive or holds elements without a size, and a map states how many entries it may have: under
+//! these four rules a hostile frame costs a small multiple of its link's limit in memory at most.
 
 use bincode::{Decode, Encode, config};
 

@@ -4,6 +4,7 @@
 
 pub mod asks;
 pub mod backoff;
+mod bounded_map;
 pub mod codec;
 pub mod confine;
 pub mod frame;

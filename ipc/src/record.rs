@@ -11,16 +11,22 @@ use std::{
     time::Duration,
 };
 
-use bincode::{Decode, Encode};
+use bincode::{Decode, Encode, de::Decoder, error::DecodeError};
 use tracing::{Event, Metadata, Subscriber, field::Field, subscriber::Interest};
 use tracing_subscriber::layer::{Context, Layer};
+
+use crate::bounded_map;
 
 /// Longest message of a record, in characters.
 pub const MESSAGE_LIMIT: usize = 2000;
 /// Longest value of a field, in characters.
 pub const FIELD_LIMIT: usize = 500;
-/// Most fields of a record.
+/// Most fields of a record, beside the one that says how many records were lost before it.
 pub const FIELDS: usize = 16;
+/// Longest name of a field, in characters.
+const NAME_LIMIT: usize = 64;
+/// Longest name of a field, in bytes as it travels: cut, and with the sign that it was.
+const NAME_BYTES: usize = 4 * (NAME_LIMIT + 1);
 
 /// How loud a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
@@ -63,7 +69,7 @@ impl Level {
 }
 
 /// One event, as it travels to the supervisor.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode)]
 pub struct Record {
     /// How loud it is.
     pub level: Level,
@@ -72,6 +78,18 @@ pub struct Record {
     /// Names and values, such as `node` and `method`.
     pub fields: BTreeMap<String, String>,
 }
+
+impl<C> Decode<C> for Record {
+    fn decode<D: Decoder<Context = C>>(decoder: &mut D) -> Result<Self, DecodeError> {
+        Ok(Self {
+            level: Decode::decode(decoder)?,
+            message: Decode::decode(decoder)?,
+            fields: bounded_map::decode(decoder, FIELDS + 1, NAME_BYTES)?,
+        })
+    }
+}
+
+bincode::impl_borrow_decode!(Record);
 
 impl Record {
     /// The record cut to its bounds, whoever made it.
@@ -84,7 +102,7 @@ impl Record {
                 .fields
                 .into_iter()
                 .take(FIELDS)
-                .map(|(name, value)| (cut(name, 64), cut(value, FIELD_LIMIT)))
+                .map(|(name, value)| (cut(name, NAME_LIMIT), cut(value, FIELD_LIMIT)))
                 .collect(),
         }
     }
@@ -265,6 +283,7 @@ impl tracing::field::Visit for Visitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::{self, CodecError};
 
     fn record(message: &str, fields: &[(&str, &str)]) -> Record {
         Record {
@@ -296,6 +315,27 @@ mod tests {
         assert!(budget.admit(Duration::from_millis(500)));
         assert!(!budget.admit(Duration::from_millis(500)));
         assert_eq!(budget.take_suppressed(), 1);
+    }
+
+    /// ARC-13, ARC-22: each short field costs many times its bytes in memory; a record with more of them than a
+    /// worker writes is none, and the longest that it writes is.
+    #[test]
+    fn a_record_of_more_fields_than_a_worker_writes_is_refused() {
+        let of = |count: usize, name: usize| Record {
+            level: Level::Warn,
+            message: "m".repeat(MESSAGE_LIMIT),
+            fields: (0..count).map(|number| (format!("{number:\u{20ac}>name$}"), String::new())).collect(),
+        };
+        let over_the_link = |record: &Record| {
+            let bytes = codec::encode::<_, 65_536>(record).unwrap();
+            codec::decode::<Record, 65_536>(&bytes)
+        };
+        let mut longest = of(FIELDS + 4, NAME_LIMIT + 4).bounded();
+        longest.fields.insert("lost_before".to_owned(), u64::MAX.to_string());
+        assert_eq!(over_the_link(&longest), Ok(longest.clone()));
+        for refused in [of(FIELDS + 2, 4), of(1_000, 4), of(1, NAME_BYTES)] {
+            assert_eq!(over_the_link(&refused), Err(CodecError::Malformed));
+        }
     }
 
     struct Seen(Arc<std::sync::Mutex<Vec<String>>>);
