@@ -6,6 +6,7 @@
 
 mod descriptors;
 mod environment;
+mod execution;
 mod passing;
 mod pidfd;
 mod process;
@@ -15,6 +16,7 @@ mod signals;
 pub(crate) use descriptors::SO_PASSRIGHTS;
 pub use descriptors::{close_from, close_from_on_exec, most_descriptors, refuse_descriptors};
 pub use environment::{EnvironmentError, take_environment_variable};
+pub use execution::execute_exactly;
 pub use nix::errno::Errno;
 pub use nix::sys::signal::Signal;
 pub use passing::{DESCRIPTORS_PER_MESSAGE, PassingError, receive_with_descriptors, send_with_descriptors};

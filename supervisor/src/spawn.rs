@@ -2,8 +2,12 @@
 //! and nothing else (ARC-03 – ARC-05). The one file that makes processes.
 
 use std::{
+    ffi::CString,
     io,
-    os::{fd::OwnedFd, unix::net::UnixStream, unix::process::CommandExt},
+    os::{
+        fd::OwnedFd,
+        unix::{ffi::OsStringExt, net::UnixStream, process::CommandExt},
+    },
     process::{Command, Stdio},
 };
 
@@ -38,8 +42,6 @@ pub fn spawn(role: Role, program: &Program, connect_port: Option<u16>) -> io::Re
     let (words, write_words) = io::pipe()?;
     let mut command = Command::new(program.path());
     command
-        .arg0(role.program())
-        .args(Launch { supervisor: std::process::id(), connect_port }.arguments())
         .env_clear()
         .current_dir("/")
         // The socket pair's other end and the pipe are copied to 0, 1 and 2; all else is close-on-exec,
@@ -53,6 +55,11 @@ pub fn spawn(role: Role, program: &Program, connect_port: Option<u16>) -> io::Re
         // Without supplementary groups: the standard library drops them with the user.
         command.uid(user).gid(user);
     }
+    let mut arguments = vec![role.program().to_owned()];
+    arguments.extend(Launch { supervisor: std::process::id(), connect_port }.arguments());
+    let arguments: Result<_, _> = arguments.into_iter().map(CString::new).collect();
+    // No shell reads a file that is no executable: it is refused by name.
+    sys::execute_exactly(&mut command, CString::new(program.path().into_os_string().into_vec())?, arguments?);
     let child = command.spawn()?;
     // The child is not reaped before its descriptor is open, so the number is still its own.
     let pidfd = sys::pidfd_open(child.id())?;
