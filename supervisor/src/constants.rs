@@ -86,6 +86,20 @@ pub const HUB_BIND_BURST: u32 = 16;
 /// How often it is bound per second in the long run.
 pub const HUB_BINDS_PER_SECOND: u32 = 1;
 
+/// Reports of one vpnd that are taken at once: it makes one a second at most, and so many wait for a supervisor that
+/// did not run for a while.
+pub const HUB_REPORT_BURST: u32 = 32;
+/// Reports of one vpnd that are taken per second in the long run; a vpnd that sends more has failed.
+pub const HUB_REPORTS_PER_SECOND: u32 = 2;
+/// Asks of one vpnd for its socket that are answered at once, most of them without a bind: each is of a network that
+/// was pushed after the former one's answer.
+pub const HUB_ASK_BURST: u32 = 256;
+/// The same per second in the long run; a vpnd that asks more often has failed.
+pub const HUB_ASKS_PER_SECOND: u32 = 64;
+/// Least time between two links of relayd to one worker while both live: a link that is lost anew at once is of a
+/// worker that is broken, and holds a descriptor in the other one until that has read of its end.
+pub const LINK_SPACING: Duration = Duration::from_secs(1);
+
 /// Connections of the control socket that are served at once.
 pub const CONTROL_CONNECTIONS: usize = 8;
 /// Longest exchange over the control socket, from the connection to the last byte of the answer.

@@ -17,6 +17,7 @@ pub mod latest;
 pub mod log;
 pub mod notify;
 pub mod options;
+pub mod peer_links;
 pub mod permitted;
 pub mod process;
 pub mod programs;

@@ -29,6 +29,7 @@ use crate::{
     custody::Custody,
     latest::Latest,
     notify::Notify,
+    peer_links::PeerLinks,
     process::{Event, Happened, Process},
     programs::Programs,
     readiness, registry,
@@ -127,8 +128,7 @@ pub struct Supervisor {
     resolving: usize,
     dialing: usize,
     dials: registry::Dials,
-    /// Links that the present relayd was given, to each worker.
-    links: BTreeMap<Role, u64>,
+    links: PeerLinks,
     opened: bool,
     stopping: Option<Stopping>,
     start_failed_by: Option<String>,
@@ -168,7 +168,7 @@ impl Supervisor {
             resolving: 0,
             dialing: 0,
             dials: registry::Dials::default(),
-            links: BTreeMap::new(),
+            links: PeerLinks::default(),
             opened: false,
             stopping: None,
             start_failed_by: None,
@@ -210,7 +210,9 @@ impl Supervisor {
         let workers = self.workers.values().filter_map(|worker| worker.supervision.next_deadline());
         let stopping = self.stopping.as_ref().and_then(Stopping::next_deadline);
         let told = self.notify.next_deadline().into_iter().chain(self.waiting.next_deadline());
-        workers.chain(stopping).chain(self.listener.next_deadline()).chain(self.watchdog_at).chain(told).min()
+        let links = if self.stopping.is_none() { self.links.next_deadline() } else { None };
+        let held = self.listener.next_deadline();
+        workers.chain(stopping).chain(held).chain(links).chain(self.watchdog_at).chain(told).min()
     }
 
     fn tick(&mut self) {
@@ -231,6 +233,7 @@ impl Supervisor {
             self.notify.alive(mono);
             self.watchdog_at = Some(mono + interval);
         }
+        self.make_links();
         self.notify.tick(mono);
         self.tell_waiting();
     }

@@ -5,6 +5,7 @@ use std::{
     io,
     net::{SocketAddr, SocketAddrV4},
     os::fd::OwnedFd,
+    time::Duration,
 };
 
 use coreflow_ipc::{
@@ -21,7 +22,10 @@ use tracing::{debug, error, warn};
 
 use super::Supervisor;
 use crate::{
-    constants::{HUB_BIND_BURST, HUB_BINDS_PER_SECOND, HUB_SOCKET_BUFFER},
+    constants::{
+        HUB_ASK_BURST, HUB_ASKS_PER_SECOND, HUB_BIND_BURST, HUB_BINDS_PER_SECOND, HUB_REPORT_BURST,
+        HUB_REPORTS_PER_SECOND, HUB_SOCKET_BUFFER,
+    },
     hub_socket::HubSocket,
     programs::ProgramError,
     status::VpnHub,
@@ -36,11 +40,42 @@ pub(super) struct Hub {
     refused: Option<String>,
     /// The latest report of the living vpnd.
     report: Option<HubReport>,
+    /// How much the living vpnd says.
+    said: Said,
+}
+
+/// How often a vpnd may say what costs the supervisor work.
+struct Said {
+    asks: Budget,
+    reports: Budget,
+}
+
+impl Default for Said {
+    fn default() -> Self {
+        Self {
+            asks: Budget::new(HUB_ASK_BURST, HUB_ASKS_PER_SECOND),
+            reports: Budget::new(HUB_REPORT_BURST, HUB_REPORTS_PER_SECOND),
+        }
+    }
+}
+
+impl Said {
+    /// Whether vpnd may say so now; otherwise how it broke its link's rule.
+    fn admit(&mut self, message: &FromVpnd, mono: Duration) -> Result<(), &'static str> {
+        let (admitted, refused) = match message {
+            // What every worker says is judged where that is acted on.
+            FromVpnd::Worker(_) => return Ok(()),
+            FromVpnd::AskSocket { .. } => (self.asks.admit(mono), "ipc-message-too-often: AskSocket"),
+            FromVpnd::Report(_) => (self.reports.admit(mono), "ipc-message-too-often: Report"),
+        };
+        if admitted { Ok(()) } else { Err(refused) }
+    }
 }
 
 impl Default for Hub {
     fn default() -> Self {
-        Self { binds: Budget::new(HUB_BIND_BURST, HUB_BINDS_PER_SECOND), refused: None, report: None }
+        let binds = Budget::new(HUB_BIND_BURST, HUB_BINDS_PER_SECOND);
+        Self { binds, refused: None, report: None, said: Said::default() }
     }
 }
 
@@ -48,6 +83,7 @@ impl Hub {
     /// Nothing is known of a hub whose vpnd is gone.
     pub(super) fn vpnd_ended(&mut self) {
         self.report = None;
+        self.said = Said::default();
     }
 
     /// The executable is none: nothing starts it, a bind fails under a name of its own, and the relay serves on
@@ -70,6 +106,9 @@ impl Hub {
 
 impl Supervisor {
     pub(super) fn said_by_vpnd(&mut self, message: FromVpnd) {
+        if let Err(broken) = self.hub.said.admit(&message, self.mono()) {
+            return self.fail(Role::Vpnd, broken);
+        }
         match message {
             FromVpnd::Worker(_) => {}
             FromVpnd::AskSocket { id } => self.ask_hub_socket(id),
@@ -165,7 +204,7 @@ mod tests {
     use super::*;
     use crate::programs::ProgramFault;
 
-    /// VPN-28, VPN-36: a report goes with the vpnd that made it, and why there is no hub stays.
+    /// A report goes with the vpnd that made it, and why there is no hub stays.
     #[test]
     fn a_report_goes_with_its_vpnd() {
         let facts = VpnFacts { address: Ipv4Addr::LOCALHOST, quic_port: 51_820, unavailable: None };
@@ -176,5 +215,27 @@ mod tests {
         let status = hub.status(&facts);
         assert_eq!((status.configured.to_string().as_str(), status.report), ("127.0.0.1:51820", None));
         assert_eq!(status.refused.as_deref(), Some("vpn-hub-executable-missing: /a/vpnd"));
+    }
+    /// Reports of each second and an ask for each push are taken for ever; a vpnd that floods the supervisor
+    /// with either has broken a rule, by name, and its successor begins anew.
+    #[test]
+    fn a_vpnd_that_says_too_much_has_failed() {
+        let (report, ask) = (FromVpnd::Report(HubReport::default()), FromVpnd::AskSocket { id: 1 });
+        let mut hub = Hub::default();
+        for second in 0..3600 {
+            let now = Duration::from_secs(second);
+            assert_eq!((hub.said.admit(&report, now), hub.said.admit(&ask, now)), (Ok(()), Ok(())));
+        }
+        let now = Duration::from_secs(3600);
+        for (message, burst, broken) in [
+            (&report, HUB_REPORT_BURST, "ipc-message-too-often: Report"),
+            (&ask, HUB_ASK_BURST, "ipc-message-too-often: AskSocket"),
+        ] {
+            let admitted = (0..10 * burst).filter(|_| hub.said.admit(message, now).is_ok()).count();
+            assert_eq!(admitted, burst as usize);
+            assert_eq!(hub.said.admit(message, now), Err(broken));
+        }
+        hub.vpnd_ended();
+        assert_eq!((hub.said.admit(&report, now), hub.said.admit(&ask, now)), (Ok(()), Ok(())));
     }
 }

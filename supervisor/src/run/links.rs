@@ -11,7 +11,7 @@ use coreflow_ipc::{
 use tracing::{debug, error};
 
 use super::Supervisor;
-use crate::permitted::Phase;
+use crate::{peer_links::PeerLinks, permitted::Phase};
 
 impl Supervisor {
     /// The worker is greeted and confined: it gets what it needs.
@@ -36,7 +36,7 @@ impl Supervisor {
                     kept: self.custody.kept().clone(),
                 };
                 self.tell_relayd(ToRelayd::Start(start), Vec::new());
-                self.links.clear();
+                self.links = PeerLinks::default();
                 self.link(Role::Pulld);
                 self.link(Role::Vpnd);
             }
@@ -60,31 +60,52 @@ impl Supervisor {
 
     /// A link that either end gave up is made anew, unless it was already: `number` tells which one it was.
     pub(super) fn link_lost(&mut self, role: Role, number: u64) {
-        if self.links.get(&role) == Some(&number) && self.stopping.is_none() {
+        if self.stopping.is_none() && self.links.lost(role, number) {
             debug!(worker = role.name(), "the link between the workers ended and is made anew");
-            self.link(role);
+            self.make_links();
+        }
+    }
+
+    /// Either end of the link is new.
+    fn link(&mut self, role: Role) {
+        self.links.begin(role, self.mono());
+        self.make_links();
+    }
+
+    /// Makes the links that are due.
+    pub(super) fn make_links(&mut self) {
+        if self.stopping.is_some() {
+            return;
+        }
+        for role in self.links.due(self.mono()) {
+            self.make_link(role);
         }
     }
 
     /// Makes the link between relayd and `role`, once both are confined.
-    fn link(&mut self, role: Role) {
+    fn make_link(&mut self, role: Role) {
         let confined = |role: Role| {
             let process = self.workers[&role].process.as_ref();
             process.filter(|process| (Phase::Confined..Phase::Stopped).contains(&process.gate.phase()))
         };
-        let (Some(relayd), Some(other)) = (confined(Role::Relayd), confined(role)) else { return };
+        let (Some(relayd), Some(other)) = (confined(Role::Relayd), confined(role)) else {
+            return self.links.left(role);
+        };
         let (one, two) = match UnixStream::pair() {
             Ok(pair) => pair,
             Err(failure) => {
-                return error!(worker = role.name(), class = %failure.kind(), "no link between workers can be made");
+                let class = failure.kind();
+                return error!(worker = role.name(), %class, "no link between workers can be made; it is tried again");
             }
         };
         let peer = |role| ToWorker::PeerLink { role };
-        let given = relayd.tell(peer(role), vec![one.into()]).is_ok()
-            && other.tell(peer(Role::Relayd), vec![two.into()]).is_ok();
-        *self.links.entry(role).or_default() += 1;
-        if !given {
-            error!(worker = role.name(), "a link between workers was not taken");
+        if relayd.tell(peer(role), vec![one.into()]).is_err() {
+            return self.fail(Role::Relayd, "it does not take its messages");
+        }
+        self.links.given(role);
+        // What relayd was given ends with this end of it, which it tells.
+        if other.tell(peer(Role::Relayd), vec![two.into()]).is_err() {
+            self.fail(role, "it does not take its messages");
         }
     }
 }
