@@ -109,38 +109,4 @@ pub enum FromWorker {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{
-        pulld::{PulldStart, ToPulld},
-        vpnd::ToVpnd,
-        *,
-    };
-
-    /// ARC-14, ARC-15, ARC-16: all that pulld is told are two origins and whom to trust, and vpnd is told
-    /// where its socket is bound; neither link has a place for an identity, a key or a token. The matches are
-    /// exhaustive, so that a new member or message is weighed here.
-    #[test]
-    fn pulld_and_vpnd_are_told_no_secret() {
-        let told = ToPulld::Start(PulldStart {
-            registry_origin: "https://cloudly.test".into(),
-            relay_origin: "https://relay.test".into(),
-            trust_anchors: Vec::new(),
-        });
-        match told {
-            ToPulld::Start(PulldStart { registry_origin, relay_origin, trust_anchors }) => {
-                assert!(registry_origin.starts_with("https://") && relay_origin.starts_with("https://"));
-                assert!(trust_anchors.is_empty());
-            }
-            ToPulld::Worker(message) => assert_eq!(message.descriptors(), 0),
-            ToPulld::AnswerConnection { id: _, answer } => assert_eq!(answer, Ok(())),
-        }
-        let message = match ToVpnd::Worker(ToWorker::Stop) {
-            ToVpnd::Worker(message) => message,
-            ToVpnd::AnswerSocket { id: _, answer } => return assert!(answer.is_ok()),
-        };
-        match message {
-            ToWorker::PeerLink { role } => assert_eq!(role, Role::Relayd),
-            ToWorker::Hello(_) | ToWorker::LogLevel(_) | ToWorker::Ping(_) | ToWorker::Stop => {}
-        }
-    }
-}
+mod tests;

@@ -118,7 +118,7 @@ fn only_the_port_of_the_profile_can_be_dialled() {
     assert!(matches!(outcome.answer, Answer::Done(_)), "{outcome:?}");
 }
 
-/// ARC-15, ARC-16: pulld and vpnd dial nobody, whatever port they are told of.
+/// ARC-15: pulld and vpnd dial nobody, whatever port they are told of.
 #[test]
 fn pulld_and_vpnd_dial_nobody() {
     let (_listener, port) = loopback_listener();

@@ -93,7 +93,7 @@ pub const HUB_REPORT_BURST: u32 = 32;
 pub const HUB_REPORTS_PER_SECOND: u32 = 2;
 /// Asks of one vpnd for its socket that are answered at once, most of them without a bind: each is of a network that
 /// was pushed after the former one's answer.
-pub const HUB_ASK_BURST: u32 = 256;
+pub const HUB_ASK_BURST: u32 = 128;
 /// The same per second in the long run; a vpnd that asks more often has failed.
 pub const HUB_ASKS_PER_SECOND: u32 = 64;
 /// Least time between two links of relayd to one worker while both live: a link that is lost anew at once is of a

@@ -120,7 +120,7 @@ mod tests {
         assert!((limit("wmem_max")..=HUB_SOCKET_BUFFER).contains(&bound.send_buffer));
     }
 
-    /// VPN-33, VPN-35: what the host refuses is named by its class, and once it is no longer in the way the same
+    /// What the host refuses is named by its class, and once it is no longer in the way the same
     /// address is bound.
     #[test]
     fn what_the_host_refuses_is_named_by_its_class() {

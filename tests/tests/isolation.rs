@@ -1,5 +1,5 @@
 //! What the workers cannot know and cannot reach, shown on the real processes: ARC-02 to ARC-08, ARC-10 to
-//! ARC-12, ARC-14, ARC-23, LOG-01, LOG-14, VPN-02, VPN-03, VPN-37.
+//! ARC-12, ARC-14, ARC-23, LOG-01, LOG-14, VPN-02, VPN-03, VPN-09, VPN-37.
 //!
 //! Reading another process's memory takes root. Without it these tests fail; none of them is left out.
 #![expect(clippy::unwrap_used, reason = "a test fails by it, and its shared steps are parts of tests")]
@@ -200,8 +200,9 @@ fn sockets_of(pid: u32) -> BTreeSet<String> {
     descriptors(pid).values().filter_map(inode).collect()
 }
 
-/// ARC-04, ARC-05, ARC-10, ARC-11, ARC-12, ARC-23, VPN-02, VPN-37: what the kernel shows of the processes, while the hub
-/// serves a node: its one UDP socket is vpnd's alone, and neither a device nor another socket is beside it.
+/// ARC-04, ARC-05, ARC-10, ARC-11, ARC-12, ARC-23, VPN-02, VPN-09, VPN-37: what the kernel shows of the processes, while the
+/// hub serves a node: its one UDP socket is vpnd's alone, neither a device nor another socket is beside it, and the one TCP
+/// listener of all of them is the nodes'.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_processes_show_and_hold_nothing_of_the_bearer() {
     demand_root();
@@ -283,6 +284,11 @@ async fn the_processes_show_and_hold_nothing_of_the_bearer() {
     assert!(hubs.iter().any(|inode| bound.contains(inode)), "it is bound to the hub's port");
     assert!(tunnel.is_up());
     let supervisors = sockets_of(relay.pid());
+    // The listener is kept for the next relayd.
+    assert!(
+        listening_tcp.intersection(&supervisors).all(|inode| listens.contains(&inode)),
+        "another TCP listener"
+    );
     assert!(supervisors.is_disjoint(&hubs), "the supervisor has kept a copy of the hub's socket");
     assert!(supervisors.is_disjoint(&listening_unix) && supervisors.is_disjoint(&named_unix));
 

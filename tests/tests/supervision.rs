@@ -7,6 +7,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use coreflow_ipc::messages::Message;
+use coreflow_ipc::messages::hub_report::HubReport;
+use coreflow_ipc::messages::vpnd::FromVpnd;
+use coreflow_supervisor::constants::{HUB_ASK_BURST, HUB_REPORT_BURST};
 use coreflow_tests::authority::Authority;
 use coreflow_tests::cloudly::Cloudly;
 use coreflow_tests::dial;
@@ -317,6 +321,34 @@ async fn a_worker_that_lies_is_ended_and_replaced() {
     works(&cloudly, &node).await;
     // What it wrote before it was ended is named; nothing of it went into the log.
     assert_eq!(lines_with(&relay, "the worker is killed: it broke a rule of its link").len(), lies.len());
+}
+
+/// A vpnd that floods the supervisor with reports, or with asks for its socket, is ended by name and replaced; relayd and
+/// its nodes notice nothing, and the next vpnd's reports are shown.
+#[tokio::test]
+async fn a_vpnd_that_floods_the_supervisor_is_ended_and_replaced() {
+    let (cloudly, mut setup) = bed().await;
+    let release = TappedRelease::lay_out(tap(), None);
+    setup.executables = Some(release.directory());
+    let relay = opened(&cloudly, &setup).await;
+    let node = PalletNode::start(Setup::new(setup.target(), "node-1"));
+    node.wait_registered(1).await.unwrap();
+    let before = all_workers(&relay).await;
+    let mut former = before["vpnd"];
+    for (said, many, name) in [
+        (FromVpnd::Report(HubReport::default()), 10 * HUB_REPORT_BURST, "ipc-message-too-often: Report"),
+        (FromVpnd::AskSocket { id: 7 }, 2 * HUB_ASK_BURST, "ipc-message-too-often: AskSocket"),
+    ] {
+        let mut flood = Vec::new();
+        for _ in 0..many {
+            said.append(&mut flood).unwrap();
+        }
+        release.inject("vpnd", Injection::Bytes(&flood));
+        relay.wait_line(&format!("ERROR vpnd: the worker broke a rule of its link: {name}")).await.unwrap();
+        former = relay.wait_worker("vpnd", Some(former)).await.unwrap();
+    }
+    works(&cloudly, &node).await;
+    assert_eq!((node.registrations().len(), relay.workers()["relayd"]), (1, before["relayd"]));
 }
 
 /// ARC-01: the top-level folders.

@@ -1,16 +1,25 @@
 //! The managed VPN on the running relay: the hub is advertised, bound with the first network and serves exactly
 //! that network, on live tunnels too (VPN).
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use coreflow_tests::cloudly::{VpnNetwork, in_milliseconds};
+use coreflow_tests::link_tap::TappedRelease;
 use coreflow_tests::pallet::{PalletNode, Setup};
 use coreflow_tests::tunnel::{NodeKey, Tunnel, crosses};
 use coreflow_tests::vpn_bed::VpnBed;
+use coreflow_tests::waiting::BOUND;
 use coreflow_vpnd::node::Why;
 use coreflow_vpnd::protocol::close::Close;
+use coreflow_vpnd::protocol::noise::StaticKey;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use zeroize::Zeroizing;
 
 const READ: &str = "getClusterVpnNetwork";
 const NAMES: [&str; 3] = ["node-a", "node-b", "node-c"];
@@ -334,12 +343,13 @@ async fn what_is_not_admitted_leaves_the_served_network() {
 async fn a_member_whose_time_passes_is_withdrawn_by_the_hub() {
     let bed = VpnBed::open().await;
     let keys = [(); 3].map(|()| NodeKey::default());
-    let soon = in_milliseconds(Duration::from_secs(5));
-    let network =
-        network_of(&keys).linking("node-a", "node-b").changing("node-a", |member| member.expires_at = soon);
+    let network = network_of(&keys).linking("node-a", "node-b");
     bed.apply(&network).await;
     let mut a = bed.dial(&keys[0]).await.unwrap();
     let b = bed.dial(&keys[1]).await.unwrap();
+    let soon = in_milliseconds(Duration::from_secs(2));
+    let network = network.next().changing("node-a", |member| member.expires_at = soon);
+    bed.apply(&network).await;
     assert_eq!(a.ended().await, Why::Closed(Close::Expired));
     assert!(in_milliseconds(Duration::ZERO) >= soon);
     assert_eq!(bed.dial(&keys[0]).await.err(), Some(Why::Closed(Close::NotAdmitted)));
@@ -373,7 +383,7 @@ async fn listener_and_hub_share_an_address() {
     assert!(tunnel.is_up());
 }
 
-/// OPS-02, VPN-06: the one look at a hub that serves: what is bound and held, each session with what it carried, and
+/// OPS-02: the one look at a hub that serves: what is bound and held, each session with what it carried, and
 /// what was dropped; no key is among it.
 #[tokio::test]
 async fn the_status_shows_the_hub_and_its_sessions() {
@@ -410,4 +420,57 @@ async fn the_status_shows_the_hub_and_its_sessions() {
         assert!(!said.stdout.contains(&key) && !report.to_string().contains(&key), "a key is shown");
         assert_eq!(three.bed.lines(&key), 0, "a key is logged");
     }
+}
+
+/// Whether 32 bytes in a row are the private half of `public`.
+fn holds_private_half(bytes: &[u8], public: &[u8; 32]) -> bool {
+    let rows: BTreeSet<&[u8]> = bytes.windows(32).collect();
+    rows.into_iter().any(|row| {
+        let private = Zeroizing::new(row.try_into().expect("a window has its length"));
+        StaticKey::of_bytes(private).public() == *public
+    })
+}
+
+/// ARC-16, VPN-27: vpnd states its key's public half on its link to relayd, to the next relayd too, and of all that it
+/// says on either link, while it serves tunnels, ends one by a push and stops, no 32 bytes are the private half.
+#[tokio::test]
+async fn the_hubs_private_key_crosses_no_link() {
+    let release = TappedRelease::lay_out(Path::new(env!("CARGO_BIN_EXE_coreflow-link-tap")), None);
+    let directory = release.directory();
+    let mut bed = VpnBed::start(|setup, _| setup.executables = Some(directory)).await;
+    bed.relay.wait_open().await.unwrap();
+    bed.wait_read(1).await;
+    let keys = [(); 3].map(|()| NodeKey::default());
+    let network = network_of(&keys).linking("node-a", "node-b");
+    bed.apply(&network).await;
+    let (mut a, mut b) = (bed.dial(&keys[0]).await.unwrap(), bed.dial(&keys[1]).await.unwrap());
+    both(&mut a, &mut b).await;
+    bed.status("two sessions", |hub| hub["report"]["sessions"] == json!(2)).await;
+    let hub = bed.hub().await;
+    bed.relay.kill_worker("relayd");
+    bed.relay.wait_line("relayd serves again").await.unwrap();
+    bed.wait_read(2).await;
+    let next = network.next().withdrawing_member("node-b");
+    bed.apply(&next).await;
+    assert_eq!(bed.hub().await, hub, "another vpnd would have another key");
+    bed.relay.signal(Signal::SIGTERM);
+    assert_eq!(bed.relay.wait_exit(BOUND).await, Ok(0));
+
+    let public: [u8; 32] = STANDARD.decode(&hub.public_key).unwrap().try_into().unwrap();
+    let said: Vec<_> = release
+        .captured()
+        .into_iter()
+        .filter(|(name, _)| name.starts_with("vpnd") && name.ends_with(".up"))
+        .collect();
+    let stated = said.iter().filter(|(_, bytes)| bytes.windows(32).any(|row| *row == public)).count();
+    assert_eq!(stated, 2, "once to each relayd, on its link");
+    for (name, bytes) in &said {
+        assert!(!holds_private_half(bytes, &public), "{name} carries the private key");
+    }
+    let planted = [7; 32];
+    let public = StaticKey::of_bytes(Zeroizing::new(planted)).public();
+    assert!(
+        holds_private_half(&[&[1, 2][..], &planted, &[3]].concat(), &public),
+        "a key is found where there is one"
+    );
 }

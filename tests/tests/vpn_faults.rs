@@ -2,7 +2,9 @@
 //! which tunnels, and that nothing of a network outlives the relay (VPN, and what ARC and START say of it).
 
 use std::collections::BTreeSet;
+use std::fs::Permissions;
 use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -87,12 +89,15 @@ fn files(root: &Path) -> BTreeSet<(PathBuf, Vec<u8>)> {
 }
 
 /// VPN-10, VPN-33, VPN-34, VPN-35, VPN-37: a push whose bind the host refuses is answered as failed, with the class, and
-/// logged as an error; nothing is held by it, the relay serves on, and the next push binds.
+/// logged as an error; nothing is held by it and nothing taken from the nodes, whose requests and pushes cross after each
+/// of them on the sockets that they had; and the next push binds.
 #[tokio::test]
 async fn a_refused_bind_fails_its_push_and_the_next_one_binds() {
     let bed = VpnBed::open().await;
     let keys = [(); 2].map(|()| NodeKey::default());
     let network = network_of(&keys);
+    let node = PalletNode::start(Setup::new(bed.setup.target(), "node-1"));
+    let binding = node.wait_registered(1).await.unwrap();
     let holder = UdpSocket::bind(bed.address).expect("the hub is not bound before the first network");
     for pushes in 1..=2 {
         let failed = bed.push(&network).await.unwrap();
@@ -103,6 +108,9 @@ async fn a_refused_bind_fails_its_push_and_the_next_one_binds() {
             format!("ERROR vpnd: the managed VPN hub cannot be bound: {}: the port is in use", bed.address);
         let said = || (bed.lines(&line) == pushes).then_some(());
         poll(BOUND, "error line of the refused bind", said).await.unwrap();
+        asks_its_credential(&node, &binding).await;
+        let assignment = format!(r#"{{"session":{binding},"assignment":{{"replicas":{pushes}}}}}"#);
+        bed.cloudly.push("applyRuntimeAssignment", &assignment).await.unwrap().outcome().unwrap();
     }
     let refused = |hub: &Value| hub["refused"] == json!("vpn-hub-bind-refused: the port is in use");
     let hub = bed.status("a refused bind", refused).await;
@@ -113,13 +121,20 @@ async fn a_refused_bind_fails_its_push_and_the_next_one_binds() {
     bed.apply(&network).await;
     let [mut a, mut b] = dialled(&bed, &keys).await;
     crosses(&mut a, &mut b, b"after all").await;
+    asks_its_credential(&node, &binding).await;
+    assert_eq!(
+        (node.registrations().len(), node.closes().len()),
+        (1, 0),
+        "the node's socket is the one it had"
+    );
+    assert_eq!((bed.cloudly.acceptances(), bed.cloudly.open_connections()), (1, 1));
     bed.status("no refused bind any more", |hub| {
         hub["refused"].is_null() && hub["report"]["bound"].is_string()
     })
     .await;
 }
 
-/// VPN-33, VPN-34, VPN-38, REG-21: an address that the host does not have is advertised as it is configured and refused by its
+/// VPN-33, VPN-34, REG-21: an address that the host does not have is advertised as it is configured and refused by its
 /// class.
 #[tokio::test]
 async fn an_address_of_another_host_fails_each_push() {
@@ -141,16 +156,22 @@ async fn an_address_of_another_host_fails_each_push() {
     assert!(reason.starts_with("vpn-hub-bind-refused: the address is none of this host"), "{reason}");
 }
 
-/// VPN-36, CFG-41, START-30, REG-22: an executable that is missing, or is none, advertises no hub and fails a push under
-/// a name of its own; the relay is ready without it.
+/// VPN-36, CFG-41, START-30, REG-23: an executable that is missing, or is none, advertises no hub and fails a push under
+/// a name of its own; no shell reads what the kernel refuses to execute, and the relay is ready without it.
 #[tokio::test]
 async fn a_hub_without_an_executable_fails_by_a_name_of_its_own() {
     let directory = tempfile::tempdir().unwrap();
     let plain = directory.path().join("plain");
     std::fs::write(&plain, "no execute permission").unwrap();
+    let (text, sign) = (directory.path().join("text"), directory.path().join("a-shell-ran"));
+    std::fs::write(&text, format!("echo ran > {}\n", sign.display())).unwrap();
+    std::fs::set_permissions(&text, Permissions::from_mode(0o755)).unwrap();
+    // Whatever user the worker is, it could write the sign.
+    std::fs::set_permissions(directory.path(), Permissions::from_mode(0o777)).unwrap();
     for (path, name) in [
         (directory.path().join("absent"), "vpn-hub-executable-missing"),
-        (plain.clone(), "vpn-hub-executable-refused"),
+        (plain, "vpn-hub-executable-refused"),
+        (text, "vpn-hub-executable-refused"),
     ] {
         let bed = VpnBed::start(|setup, _| {
             setup.arguments.push(format!("--vpn-daemon-path={}", path.display()));
@@ -171,10 +192,14 @@ async fn a_hub_without_an_executable_fails_by_a_name_of_its_own() {
         let said = bed.relay.status().await;
         assert!(said.code == Some(0) && said.stdout.contains(&format!("not bound: {cause}")), "{said:?}");
         assert!(!bed.relay.workers().contains_key("vpnd"));
+        for call in bed.cloudly.calls_of("registerClusterRelay") {
+            assert!(call.body_json()["relay"].get("vpnHub").is_none(), "{}", call.body());
+        }
     }
+    assert!(!sign.exists(), "a shell read the text");
 }
 
-/// VPN-45, REG-22: a relay without the pair advertises no hub, runs none, and refuses a network by name.
+/// VPN-45, REG-23, CFG-27: a relay without the pair advertises no hub, runs none, and refuses a network by name.
 #[tokio::test]
 async fn a_relay_without_a_hub_refuses_a_network_by_name() {
     let bed = VpnBed::start(|setup, _| {
@@ -245,13 +270,16 @@ async fn tunnels_go_on_through_a_killed_relayd() {
     let former = pair.bed.hub().await;
     let (acceptances, reads) = (pair.bed.cloudly.acceptances(), pair.bed.cloudly.calls_of(READ).len());
     pair.bed.cloudly.always(READ, Step::refuse("vpn-network-not-now"));
-    let killed = pair.bed.relay.kill_worker("relayd");
-    while pair.bed.relay.workers().get("relayd").copied() == killed {
-        tokio::task::yield_now().await;
-    }
+    // A supervisor that stands still starts no other relayd: there is none while the packets cross.
+    pair.bed.relay.signal(Signal::SIGSTOP);
+    pair.bed.relay.kill_worker("relayd");
+    let away = |relay: &Relay| !relay.workers().contains_key("relayd");
+    poll(BOUND, "end of relayd", || away(&pair.bed.relay).then_some(())).await.unwrap();
     for _ in 0..20 {
         pair.cross().await;
     }
+    assert!(away(&pair.bed.relay), "the packets crossed beside another relayd");
+    pair.bed.relay.signal(Signal::SIGCONT);
     pair.bed.relay.wait_line("relayd serves again").await.unwrap();
     pair.bed.cloudly.wait_accepted(acceptances + 1).await.unwrap();
     pair.bed.wait_read(reads + 1).await;

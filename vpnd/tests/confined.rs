@@ -1,5 +1,5 @@
 //! The real daemon in its real confinement: this test is its supervisor, its relayd and two nodes, and a packet
-//! goes from one to the other (VPN-02, VPN-10, VPN-41, VPN-46).
+//! goes from one to the other (VPN-10, VPN-41, VPN-46).
 #![expect(clippy::unwrap_used, reason = "what surprises a test fails it")]
 
 use std::{
@@ -142,7 +142,7 @@ async fn dial(hub: SocketAddr, hub_key: &[u8; 32], key: &StaticKey) -> (Connecti
     (connection, Grant::decode(&asking.finish(&answer).unwrap()).unwrap())
 }
 
-/// VPN-02, VPN-10, VPN-41, VPN-46: with every layer on that the kernel has, and the system calls of
+/// VPN-10, VPN-41, VPN-46: with every layer on that the kernel has, and the system calls of
 /// its profile alone, the daemon serves the hub on the socket that it was handed, under the key that it stated
 /// before there was one; a stop tells the nodes and ends the process in order.
 #[tokio::test]

@@ -317,7 +317,7 @@ vpn hub       UDP 192.0.2.15:51820, revision 7, prefix 100.100.100.0/24
     assert_eq!(hub_lines(hub(Some(report))), told.lines().collect::<Vec<_>>());
 }
 
-/// VPN-37, VPN-36: a hub that is not bound says so, and why where there is a reason; a report of a vpnd that has
+/// A hub that is not bound says so, and why where there is a reason; a report of a vpnd that has
 /// bound nothing is none of a served network.
 #[test]
 fn a_hub_that_is_not_bound_says_so() {

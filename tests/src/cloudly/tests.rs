@@ -255,7 +255,7 @@ async fn its_clock_can_be_off() {
     assert!(issued["identity"]["expiresAt"].as_u64() < config["identity"]["expiresAt"].as_u64());
 }
 
-/// VPN-05, VPN-13: the network is for the relay that was accepted, and `null` until one is compiled.
+/// The network is for the relay that was accepted, and `null` until one is compiled.
 #[tokio::test]
 async fn the_network_is_for_the_accepted_relay() {
     const READ: &str = "getClusterVpnNetwork";

@@ -196,7 +196,7 @@ mod tests {
         }
     }
 
-    /// VPN-31: what is written is read, and the daemon's own words appear in the snapshot alone.
+    /// What is written is read, and the daemon's own words appear in the snapshot alone.
     #[test]
     fn a_network_comes_back_and_makes_a_snapshot() {
         let network = network();

@@ -17,7 +17,7 @@ const STOP: Duration = Duration::from_secs(5);
 /// Within this time a node knows of a hub that stopped.
 const TOLD: Duration = Duration::from_secs(1);
 
-/// VPN-30: a hub that was killed and started again has its nodes back within 20 s, without anything done to them.
+/// A hub that was killed and started again has its nodes back within 20 s, without anything done to them.
 #[test]
 fn nodes_come_back_to_a_hub_that_was_killed() {
     let mut field = Field::up(STAND);
@@ -45,7 +45,7 @@ fn nodes_know_at_once_of_a_hub_that_stops() {
     field.wait_reach(A, B, OUTAGE);
 }
 
-/// VPN-46: a node that is stopped ends in order, and its session with it.
+/// A node that is stopped ends in order, and its session with it.
 #[test]
 fn a_node_that_stops_takes_its_session_along() {
     let mut field = Field::up(STAND);

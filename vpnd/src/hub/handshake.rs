@@ -1,4 +1,4 @@
-//! From a first packet to a session, or to the one code that says no (VPN-07, VPN-41). Whether a key is that of
+//! From a first packet to a session, or to the one code that says no (VPN-41). Whether a key is that of
 //! nobody, of a member whose time has passed or of one that was withdrawn, the peer is told the same at the same
 //! step, before the hub has said anything of itself.
 

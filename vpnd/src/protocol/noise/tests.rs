@@ -24,7 +24,7 @@ fn refused(key: &StaticKey, binding: &Binding, message: &[u8]) -> Option<NoiseEr
     Asked::read(key, binding, message).err()
 }
 
-/// VPN-07: each end learns the other's public key is proven, and what it said; the lengths are the
+/// Each end learns the other's public key is proven, and what it said; the lengths are the
 /// protocol's.
 #[test]
 fn both_ends_prove_their_keys_and_say_their_payloads() {
