@@ -79,14 +79,24 @@ impl Datagrams {
     }
 }
 
-/// Asks for buffers that hold a burst. The kernel gives no more than `net.core.rmem_max` and `wmem_max`, and
-/// says of what it gave twice the size, as it counts its own part.
+/// Asks for buffers that hold a burst, unless the socket has them: whoever made it may have had the right to
+/// more than `net.core.rmem_max` and `wmem_max`, which an ask of this process would take back. The kernel says
+/// of what it gave twice the size, as it counts its own part.
 fn enlarge(state: &UdpSocketState, socket: &UdpSocket) {
-    let refused = state.set_recv_buffer_size(socket.into(), SOCKET_BUFFER).is_err()
-        | state.set_send_buffer_size(socket.into(), SOCKET_BUFFER).is_err();
-    let given = [state.recv_buffer_size(socket.into()), state.send_buffer_size(socket.into())];
-    let [receive, send] = given.map(|size| size.map_or(0, |size| size / 2));
-    if refused || receive < SOCKET_BUFFER || send < SOCKET_BUFFER {
+    let given = || {
+        [state.recv_buffer_size(socket.into()), state.send_buffer_size(socket.into())]
+            .map(|size| size.map_or(0, |size| size / 2))
+    };
+    let [receive, send] = given();
+    if receive < SOCKET_BUFFER {
+        // What was refused shows in what is given.
+        let _ = state.set_recv_buffer_size(socket.into(), SOCKET_BUFFER);
+    }
+    if send < SOCKET_BUFFER {
+        let _ = state.set_send_buffer_size(socket.into(), SOCKET_BUFFER);
+    }
+    let [receive, send] = given();
+    if receive < SOCKET_BUFFER || send < SOCKET_BUFFER {
         warn!(
             receive,
             send,
