@@ -11,12 +11,15 @@ use std::fmt;
 use quinn::Connection;
 use snow::{
     HandshakeState,
-    params::{DHChoice, NoiseParams},
-    resolvers::{CryptoResolver, DefaultResolver, FallbackResolver, RingResolver},
+    params::NoiseParams,
+    resolvers::{DefaultResolver, FallbackResolver, RingResolver},
 };
 use zeroize::Zeroizing;
 
+use self::x25519::X25519;
 use crate::constants::{EXPORTER_LABEL, LONGEST_CONTROL_MESSAGE, PROTOCOL};
+
+mod x25519;
 
 const PATTERN: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
 
@@ -49,7 +52,8 @@ impl fmt::Display for NoiseError {
 
 impl std::error::Error for NoiseError {}
 
-/// An X25519 key pair. The private half is overwritten when it is dropped.
+/// An X25519 key pair. The private half is overwritten when it is dropped, and so is each copy that a handshake has
+/// of it.
 pub struct StaticKey {
     private: Zeroizing<[u8; 32]>,
     public: [u8; 32],
@@ -65,9 +69,7 @@ impl StaticKey {
 
     /// The pair of a private key.
     pub fn of_bytes(private: Zeroizing<[u8; 32]>) -> Self {
-        let mut curve = DefaultResolver.resolve_dh(&DHChoice::Curve25519).expect("snow is built with X25519");
-        curve.set(private.as_slice());
-        let public = curve.pubkey().try_into().expect("a public key of X25519 has 32 bytes");
+        let (private, public) = X25519::of(private).into_halves();
         Self { private, public }
     }
 
@@ -173,7 +175,8 @@ impl Asking {
 fn builder<'a>() -> snow::Builder<'a> {
     let parameters: NoiseParams = PATTERN.parse().expect("the pattern is one that snow is built with");
     // ring where it has the primitive: its cipher is several times as fast.
-    let resolver = FallbackResolver::new(Box::new(RingResolver), Box::new(DefaultResolver));
+    let others = FallbackResolver::new(Box::new(RingResolver), Box::new(DefaultResolver));
+    let resolver = FallbackResolver::new(Box::new(x25519::Resolver), Box::new(others));
     snow::Builder::with_resolver(parameters, Box::new(resolver))
 }
 

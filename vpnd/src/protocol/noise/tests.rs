@@ -4,6 +4,7 @@ use std::{net::Ipv4Addr, time::Duration};
 
 use coreflow_ipc::messages::vpn_network::Prefix;
 use proptest::prelude::*;
+use snow::{params::DHChoice, resolvers::CryptoResolver, types::Dh};
 
 use super::*;
 use crate::protocol::control::{Grant, Wish};
@@ -46,6 +47,22 @@ fn the_public_half_is_that_of_x25519() {
     assert_eq!(StaticKey::of_bytes(Zeroizing::new(private)).public(), public);
 }
 
+/// snow's own X25519 agrees with this one.
+#[test]
+fn the_shared_secret_is_that_of_another_x25519() {
+    let mut other = DefaultResolver.resolve_dh(&DHChoice::Curve25519).unwrap();
+    for seed in 1..20 {
+        other.set(&[seed; 32]);
+        let mut own = X25519::default();
+        own.set(&[seed; 32]);
+        assert_eq!((own.pubkey(), own.privkey()), (other.pubkey(), other.privkey()));
+        let (mut shared, mut others) = ([0; 32], [0; 32]);
+        own.dh(&key(seed + 100).public(), &mut shared).unwrap();
+        other.dh(&key(seed + 100).public(), &mut others).unwrap();
+        assert_eq!(shared, others);
+    }
+}
+
 /// Who stands between the two has two TLS sessions, hence two bindings.
 #[test]
 fn a_message_of_another_session_opens_nothing() {
@@ -85,8 +102,7 @@ fn a_key_that_anybody_has_is_refused() {
     ] {
         low.push(bytes(text));
     }
-    let mut curve = DefaultResolver.resolve_dh(&DHChoice::Curve25519).unwrap();
-    curve.set(&[9; 32]);
+    let curve = X25519::of(Zeroizing::new([9; 32]));
     for mut public in low {
         let mut shared = [1; 32];
         curve.dh(&public, &mut shared).unwrap();
