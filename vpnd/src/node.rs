@@ -7,6 +7,7 @@
 
 pub mod dialing;
 mod driver;
+mod local;
 mod receiver;
 mod sender;
 mod session;
@@ -14,14 +15,13 @@ mod why;
 
 use std::{
     io,
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use quinn::{Endpoint, TokioRuntime};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinHandle,
@@ -29,6 +29,7 @@ use tokio::{
 
 use self::{
     driver::{Driver, Order},
+    local::Local,
     session::{Dialer, Session},
 };
 pub use self::{
@@ -38,13 +39,7 @@ pub use self::{
 };
 use crate::{
     constants::{NODE_EVENTS, NODE_OWN_PACKETS},
-    protocol::{
-        control::Grant,
-        noise::StaticKey,
-        socket::{self, Datagrams},
-        tls,
-        transport::endpoint_config,
-    },
+    protocol::{control::Grant, noise::StaticKey, socket, tls},
 };
 
 /// What a node is told to start with.
@@ -72,7 +67,7 @@ pub enum NodeEvent {
 
 /// A running node; dropping it ends the tunnel as [`Node::stop`] does, and does not wait.
 pub struct Node {
-    endpoint: Endpoint,
+    local: Arc<Local>,
     orders: mpsc::Sender<Order>,
     sessions: watch::Receiver<Option<Arc<Session>>>,
     attempts: Arc<AtomicU64>,
@@ -89,27 +84,24 @@ impl Node {
     ///
     /// The local address cannot be bound, or the system has no random numbers.
     pub fn start(config: NodeConfig) -> io::Result<Started> {
-        let client = tls::node_config().map_err(io::Error::other)?;
         socket::probe();
         let local = config.local.unwrap_or_else(|| any_address_towards(config.hub));
-        let socket = Datagrams::over(UdpSocket::bind(local)?)?;
-        let runtime = Arc::new(TokioRuntime);
-        let endpoint = Endpoint::new_with_abstract_socket(endpoint_config(), None, socket, runtime)?;
+        Self::start_from(Local::bind(local)?, config)
+    }
+
+    fn start_from(local: Local, config: NodeConfig) -> io::Result<Started> {
+        let client = tls::node_config().map_err(io::Error::other)?;
+        let local = Arc::new(local);
         let (told, sessions) = watch::channel(None);
         let (events, heard) = mpsc::channel(NODE_EVENTS);
         // Orders tell of a state that the latest one describes: one that does not fit changes nothing.
         let (orders, ordered) = mpsc::channel(1);
         let (own, of_node) = mpsc::channel(NODE_OWN_PACKETS);
         let attempts = Arc::new(AtomicU64::new(0));
-        let dialer = Dialer::new(endpoint.clone(), client, config);
+        let dialer = Dialer::new(Arc::clone(&local), client, config);
         let driver = Driver::new(dialer, told, events, ordered, Arc::clone(&attempts));
-        let node = Self {
-            endpoint,
-            orders,
-            sessions: sessions.clone(),
-            attempts,
-            driver: tokio::spawn(driver.run()),
-        };
+        let node =
+            Self { local, orders, sessions: sessions.clone(), attempts, driver: tokio::spawn(driver.run()) };
         Ok((node, NodeSender::new(sessions.clone(), own), NodeReceiver::new(sessions, of_node), heard))
     }
 
@@ -120,7 +112,7 @@ impl Node {
     ///
     /// The address cannot be bound; the node then goes on from the former one.
     pub fn rebind(&self, local: SocketAddr) -> io::Result<()> {
-        self.endpoint.rebind_abstract(Datagrams::over(UdpSocket::bind(local)?)?)?;
+        self.local.rebind(local)?;
         let _ = self.orders.try_send(Order::Moved);
         Ok(())
     }
@@ -129,9 +121,9 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// What the system said.
+    /// What the system said; or the node's socket failed, and no other could be had yet.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.endpoint.local_addr()
+        self.local.address()
     }
 
     /// Under what the node is admitted at present, if it is.

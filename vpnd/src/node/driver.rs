@@ -77,7 +77,7 @@ impl Driver {
                 break;
             }
         }
-        let endpoint = &self.dialer.endpoint;
+        let Some(endpoint) = self.dialer.local.endpoint() else { return };
         endpoint.close(Close::Ended.code(), &[]);
         let _ = timeout(NODE_STOP_BUDGET, endpoint.wait_idle()).await;
     }

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     pin::pin,
-    sync::Arc,
+    sync::{Arc, Weak},
     task::{Context, Poll, Waker},
     time::Instant,
 };
@@ -13,7 +13,7 @@ use quinn::{Connection, ConnectionError};
 use tokio::sync::{mpsc, watch};
 
 use super::session::Session;
-use crate::protocol::{fragments::Reassembly, frame::Frame, ipv4::Header};
+use crate::protocol::{frame::Frame, ipv4::Header};
 
 /// The node has stopped, and nothing comes any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,10 +47,10 @@ pub struct ReceivedCounts {
 /// The way from the hub, through every session of the node.
 pub struct NodeReceiver {
     sessions: watch::Receiver<Option<Arc<Session>>>,
-    current: Option<Arc<Session>>,
+    /// Not held: what a session holds is given back when it ends, whether the host receives or not.
+    current: Weak<Session>,
     /// What the node itself made for its host.
     own: mpsc::Receiver<Bytes>,
-    reassembly: Reassembly,
     counts: ReceivedCounts,
 }
 
@@ -58,18 +58,12 @@ pub struct NodeReceiver {
 enum Came {
     Own(Bytes),
     Session(Result<(), watch::error::RecvError>),
-    Datagram(Result<Bytes, ConnectionError>),
+    Datagram(Arc<Session>, Result<Bytes, ConnectionError>),
 }
 
 impl NodeReceiver {
     pub(super) fn new(sessions: watch::Receiver<Option<Arc<Session>>>, own: mpsc::Receiver<Bytes>) -> Self {
-        Self {
-            sessions,
-            current: None,
-            own,
-            reassembly: Reassembly::default(),
-            counts: ReceivedCounts::default(),
-        }
+        Self { sessions, current: Weak::new(), own, counts: ReceivedCounts::default() }
     }
 
     /// Waits for a packet, and adds it and those that are there already to `into`, `most` altogether. All are
@@ -84,19 +78,18 @@ impl NodeReceiver {
             match self.next().await {
                 Came::Own(packet) => into.push(packet),
                 Came::Session(Ok(())) => {
-                    self.current = self.sessions.borrow_and_update().clone();
-                    self.reassembly = Reassembly::default();
+                    self.current =
+                        self.sessions.borrow_and_update().as_ref().map_or_else(Weak::new, Arc::downgrade);
                 }
                 Came::Session(Err(_)) => return Err(Stopped),
-                Came::Datagram(Ok(datagram)) => into.extend(self.packet_of(&datagram)),
-                Came::Datagram(Err(_)) => self.current = None,
+                Came::Datagram(session, Ok(datagram)) => into.extend(self.packet_of(&session, &datagram)),
+                Came::Datagram(_, Err(_)) => self.current = Weak::new(),
             }
-            for _ in 1..most {
-                let Some(datagram) = self.current.as_ref().and_then(|session| at_hand(&session.connection))
-                else {
-                    break;
-                };
-                into.extend(self.packet_of(&datagram));
+            if let Some(session) = self.current.upgrade() {
+                for _ in 1..most {
+                    let Some(datagram) = at_hand(&session.connection) else { break };
+                    into.extend(self.packet_of(&session, &datagram));
+                }
             }
             if into.len() > before {
                 return Ok(());
@@ -110,9 +103,13 @@ impl NodeReceiver {
     }
 
     async fn next(&mut self) -> Came {
+        let current = self.current.upgrade();
         let datagram = async {
-            match &self.current {
-                Some(session) => session.connection.read_datagram().await,
+            match current {
+                Some(session) => {
+                    let datagram = session.connection.read_datagram().await;
+                    Came::Datagram(session, datagram)
+                }
                 None => std::future::pending().await,
             }
         };
@@ -120,18 +117,21 @@ impl NodeReceiver {
             biased;
             Some(packet) = self.own.recv() => Came::Own(packet),
             // A session that ended is read to its end first: the next comes by a dial, and so later.
-            datagram = datagram => Came::Datagram(datagram),
+            datagram = datagram => datagram,
             changed = self.sessions.changed() => Came::Session(changed),
         }
     }
 
-    fn packet_of(&mut self, datagram: &Bytes) -> Option<Bytes> {
+    fn packet_of(&mut self, session: &Session, datagram: &Bytes) -> Option<Bytes> {
         let packet = match Frame::decode(datagram) {
             Frame::Packet(packet) => packet.clone(),
             Frame::Fragment(fragment) => {
-                let whole = self.reassembly.take(fragment, Instant::now());
-                self.counts.halves += self.reassembly.lost();
-                let whole = whole?;
+                let whole = {
+                    let mut halves = session.halves.lock().expect("no holder of it panics");
+                    let whole = halves.take(fragment, Instant::now());
+                    self.counts.halves += halves.lost();
+                    whole?
+                };
                 self.counts.reassembled += 1;
                 whole
             }

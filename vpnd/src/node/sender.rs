@@ -1,6 +1,9 @@
 //! A host's packets on their way to the hub.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{Arc, Weak},
+    time::Instant,
+};
 
 use bytes::Bytes;
 use quinn::SendDatagramError;
@@ -35,7 +38,8 @@ pub struct SentCounts {
 /// The way to the hub, through every session of the node.
 pub struct NodeSender {
     sessions: watch::Receiver<Option<Arc<Session>>>,
-    current: Option<Arc<Session>>,
+    /// Not held: what a session holds is given back when it ends, whether the host sends or not.
+    current: Weak<Session>,
     /// For the host, by way of the receiver.
     own: mpsc::Sender<Bytes>,
     ids: FragmentIds,
@@ -47,7 +51,7 @@ impl NodeSender {
     pub(super) fn new(sessions: watch::Receiver<Option<Arc<Session>>>, own: mpsc::Sender<Bytes>) -> Self {
         Self {
             sessions,
-            current: None,
+            current: Weak::new(),
             own,
             ids: FragmentIds::default(),
             budget: IcmpBudget::new(Instant::now()),
@@ -61,11 +65,14 @@ impl NodeSender {
     pub fn send(&mut self, packets: &mut Vec<Bytes>) {
         match self.sessions.has_changed() {
             Ok(false) => {}
-            Ok(true) => self.current = self.sessions.borrow_and_update().clone(),
+            Ok(true) => {
+                self.current =
+                    self.sessions.borrow_and_update().as_ref().map_or_else(Weak::new, Arc::downgrade);
+            }
             // The node has stopped.
-            Err(_) => self.current = None,
+            Err(_) => self.current = Weak::new(),
         }
-        let session = self.current.clone();
+        let session = self.current.upgrade();
         let room = session.as_ref().and_then(|session| session.connection.max_datagram_size());
         let (Some(session), Some(mut room)) = (session, room) else {
             self.counts.unconnected += packets.len() as u64;

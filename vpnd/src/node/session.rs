@@ -1,15 +1,19 @@
 //! One dial, from QUIC's first packet to a session.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
 
-use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream};
+use quinn::{ClientConfig, Connection, RecvStream, SendStream};
 
-use super::{NodeConfig, Why};
+use super::{NodeConfig, Why, local::Local};
 use crate::{
-    constants::SERVER_NAME,
+    constants::LEAST_DATAGRAM,
     protocol::{
         close::Close,
         control::{ControlError, Grant, Wish, read_message, write_message},
+        fragments::Reassembly,
         noise::{self, Asking, StaticKey},
     },
 };
@@ -18,13 +22,15 @@ use crate::{
 pub(super) struct Session {
     pub(super) connection: Connection,
     pub(super) grant: Grant,
+    /// Halves of packets that came.
+    pub(super) halves: Mutex<Reassembly>,
     /// Open as long as the session: to end the stream would say something that the protocol has no word for.
     _control: (SendStream, RecvStream),
 }
 
 /// What every dial of a node goes by.
 pub(super) struct Dialer {
-    pub(super) endpoint: Endpoint,
+    pub(super) local: Arc<Local>,
     client: ClientConfig,
     key: StaticKey,
     hub_key: [u8; 32],
@@ -33,20 +39,19 @@ pub(super) struct Dialer {
 }
 
 impl Dialer {
-    pub(super) fn new(endpoint: Endpoint, client: ClientConfig, config: NodeConfig) -> Arc<Self> {
+    pub(super) fn new(local: Arc<Local>, client: ClientConfig, config: NodeConfig) -> Arc<Self> {
         let NodeConfig { key, hub_key, hub, mtu, local: _ } = config;
-        Arc::new(Self { endpoint, client, key, hub_key, hub, wish: Wish::of_mtu(mtu) })
+        Arc::new(Self { local, client, key, hub_key, hub, wish: Wish::of_mtu(mtu) })
     }
 
     /// Dials once. Bounding it is the caller's; to drop it closes what there is.
     pub(super) async fn dial(&self) -> Result<Session, Why> {
-        let connecting = self
-            .endpoint
-            .connect_with(self.client.clone(), self.hub, SERVER_NAME)
-            .map_err(|why| Why::Local(why.to_string()))?;
+        let connecting = self.local.connect(&self.client, self.hub)?;
         let connection = connecting.await.map_err(|why| Why::of(&why))?;
         match self.agree(&connection).await {
-            Ok((grant, control)) => Ok(Session { connection, grant, _control: control }),
+            Ok((grant, control)) => {
+                Ok(Session { connection, grant, halves: Mutex::default(), _control: control })
+            }
             Err(why) => Err(blamed(&connection, why)),
         }
     }
@@ -58,7 +63,7 @@ impl Dialer {
         write_message(&mut send, &first).await.map_err(Why::Malformed)?;
         let second = read_message(&mut receive).await.map_err(Why::Malformed)?;
         let grant = Grant::decode(&asking.finish(&second)?).map_err(Why::Malformed)?;
-        if connection.max_datagram_size().is_none() {
+        if connection.max_datagram_size().is_none_or(|most| most < LEAST_DATAGRAM) {
             return Err(Why::Refused);
         }
         Ok((grant, (send, receive)))

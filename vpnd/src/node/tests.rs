@@ -1,10 +1,10 @@
 //! A node against a hub that a test plays with the protocol's own functions.
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, net::UdpSocket, time::Duration};
 
 use bytes::Bytes;
 use coreflow_ipc::messages::vpn_network::Prefix;
-use quinn::{Connection, ConnectionError, RecvStream, SendStream};
+use quinn::{Connection, ConnectionError, Endpoint, RecvStream, SendStream, TokioRuntime};
 use tokio::time::timeout;
 
 use super::*;
@@ -17,6 +17,8 @@ use crate::{
         frame::{Fragment, Frame},
         ipv4::{Header, checksum},
         noise::{Asked, NoiseError, binding},
+        socket::Datagrams,
+        transport::endpoint_config,
     },
 };
 
@@ -328,4 +330,50 @@ async fn a_node_that_is_dropped_stops() {
     drop(node);
     assert_eq!(Why::of(&within("close", admitted.connection.closed()).await), Why::Closed(Close::Ended));
     assert_eq!(within("end", receiver.receive(&mut Vec::new(), 1)).await, Err(Stopped));
+}
+
+/// A host that neither sends nor receives keeps nothing of a session that ended: up to a megabyte and a half
+/// waits in it.
+#[tokio::test]
+async fn a_session_that_ended_is_given_back_without_the_host() {
+    let hub = Hub::start();
+    let (node, mut sender, mut receiver, mut events) = hub.node();
+    let admitted = hub.admit().await;
+    event(&mut events).await;
+    // Both halves have had it in hand.
+    sender.send(&mut vec![packet(80, true)]);
+    assert_eq!(admitted.packet().await, packet(80, true));
+    admitted.connection.send_datagram(packet(90, true)).unwrap();
+    assert_eq!(received(&mut receiver).await, [packet(90, true)]);
+    let session = node.sessions.borrow().as_ref().map(Arc::downgrade).unwrap();
+    assert!(session.upgrade().is_some());
+    admitted.connection.close(Close::Stopping.code(), &[]);
+    assert_eq!(event(&mut events).await, NodeEvent::Down(Why::Closed(Close::Stopping)));
+    assert!(session.upgrade().is_none());
+}
+
+/// An endpoint ends when its socket fails; the next dial is made from another, of the same address.
+#[tokio::test]
+async fn an_endpoint_that_ended_is_replaced_by_the_next_dial() {
+    let hub = Hub::start();
+    let address = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    let passing = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let local = {
+        let _within = passing.enter();
+        Local::bind(address).unwrap()
+    };
+    // What serves the endpoint ends with the runtime.
+    passing.shutdown_background();
+    let ended = local.endpoint().unwrap();
+    let to = hub.endpoint.local_addr().unwrap();
+    let refused = ended.connect_with(tls::node_config().unwrap(), to, "hub").err();
+    assert_eq!(refused, Some(quinn::ConnectError::EndpointStopping));
+    drop(ended);
+    let (key, hub_key) = (StaticKey::generate().unwrap(), hub.key.public());
+    let config = NodeConfig { key, hub_key, hub: to, mtu: 1380, local: Some(address) };
+    let (node, _sender, _receiver, mut events) = Node::start_from(local, config).unwrap();
+    let admitted = hub.admit().await;
+    assert_eq!(event(&mut events).await, NodeEvent::Up(grant()));
+    assert_eq!((node.attempts(), node.local_addr().unwrap()), (1, address));
+    assert_eq!(admitted.connection.remote_address(), address);
 }
