@@ -164,9 +164,14 @@ pub const HUB_STACK: usize = 1 << 20;
 pub const REPORT_PACE: Duration = Duration::from_secs(1);
 /// A hub that stops waits at most so long for its nodes to hear of it (VPN-46).
 pub const STOP_BOUND: Duration = Duration::from_millis(500);
-/// The supervisor answers the ask for a socket within this time (VPN-10).
-pub const SOCKET_WAIT: Duration = Duration::from_secs(5);
-/// Answers that may wait for who asked: one is asked at a time, and one may be late.
+/// Silence of the hub's thread, twice in a row, after which it is taken to hang.
+pub const HUB_SILENCE: Duration = Duration::from_millis(2_500);
+/// While nothing is asked of the hub it is looked after so often.
+pub const HUB_LOOK: Duration = Duration::from_secs(10);
+/// An ask for a socket is answered within this time, or its network is not served (VPN-10): less than relayd waits
+/// for this daemon to state itself.
+pub const SOCKET_WAIT: Duration = Duration::from_secs(2);
+/// Answers that may wait for who asked: one is asked at a time.
 pub const SOCKET_QUEUE: usize = 2;
 /// Messages of the hub's holder that may wait for the supervisor's link.
 pub const SAY_QUEUE: usize = 4;

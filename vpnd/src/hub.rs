@@ -21,7 +21,10 @@ use coreflow_ipc::{
     now::{Clock, Now},
 };
 use quinn::{Endpoint, TokioRuntime};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::timeout,
+};
 
 use self::{
     driver::{Command, drive},
@@ -29,7 +32,7 @@ use self::{
     shared::Shared,
 };
 use crate::{
-    constants::{COMMAND_QUEUE, HUB_STACK},
+    constants::{COMMAND_QUEUE, HUB_SILENCE, HUB_STACK, STOP_BOUND},
     protocol::{
         noise::StaticKey,
         socket::Datagrams,
@@ -170,14 +173,25 @@ impl Hub {
         self.reports.clone()
     }
 
+    /// Returns once the hub's thread has had its turn, or is no more.
+    pub async fn answers(&self) {
+        let (answer, answered) = oneshot::channel();
+        let _ = self.commands.send(Command::Answer(answer)).await;
+        let _ = answered.await;
+    }
+
     /// Ends every session with a code that says so, and waits for the ends to be heard, within a bound. The
-    /// socket is closed then.
+    /// socket is closed then, unless the hub's thread hangs.
     pub async fn stop(self) {
         let (answer, answered) = oneshot::channel();
-        let _ = self.commands.send(Command::Stop(answer)).await;
-        let _ = answered.await;
-        // It has nothing left to wait for.
-        let _ = self.thread.join();
+        let stopped = async {
+            let _ = self.commands.send(Command::Stop(answer)).await;
+            let _ = answered.await;
+        };
+        if timeout(STOP_BOUND + HUB_SILENCE, stopped).await.is_ok() {
+            // It has nothing left to wait for.
+            let _ = self.thread.join();
+        }
     }
 }
 

@@ -1,6 +1,12 @@
 //! Relayd and the supervisor at both ends of a daemon without a process: its link to relayd is a real one.
 
-use std::{net::Ipv4Addr, os::unix::net::UnixStream, time::Duration};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    os::unix::net::UnixStream,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
 
 use coreflow_ipc::{
     hello::Role,
@@ -33,14 +39,35 @@ async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(20), future).await.unwrap_or_else(|_| panic!("{what} did not happen"))
 }
 
+/// The same of a time that is paused.
+async fn within_hours<T>(what: &str, future: impl Future<Output = T>) -> T {
+    timeout(Duration::from_hours(9), future).await.unwrap_or_else(|_| panic!("{what} did not happen"))
+}
+
 fn network(revision: u64) -> Snapshot {
     sample::snapshot(revision, (0..2).map(|number| sample::member(number, LATER)).collect())
 }
 
 impl Daemon {
     fn new() -> Self {
+        Self::of(Holding::new)
+    }
+
+    /// A daemon whose hub's thread waits while `hangs` is set.
+    fn hanging(hangs: Arc<AtomicBool>) -> Self {
+        let clock = Clock::start();
+        let read = move || {
+            while hangs.load(Relaxed) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            clock.now()
+        };
+        Self::of(|key| Holding::by(Arc::new(read), key))
+    }
+
+    fn of(new: impl FnOnce(Arc<StaticKey>) -> (Holding, Ends)) -> Self {
         let key = Arc::new(StaticKey::generate().unwrap());
-        let (holding, ends) = Holding::new(Arc::clone(&key));
+        let (holding, ends) = new(Arc::clone(&key));
         let (stop, stopped) = oneshot::channel();
         Self { key, ends, stop, held: tokio::spawn(holding.hold(stopped)) }
     }
@@ -150,7 +177,21 @@ async fn a_refused_bind_holds_nothing_and_is_tried_again() {
     assert_eq!(relayd.outcome().await, Ok(()));
 }
 
-/// VPN-34: a supervisor that does not answer is a bind that failed, within a bound.
+/// Waits until nothing is bound to `address`.
+async fn freed(address: SocketAddr) -> UdpSocket {
+    within("the end of a socket", async {
+        loop {
+            match UdpSocket::bind(address) {
+                Ok(socket) => return socket,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    })
+    .await
+}
+
+/// VPN-34, VPN-37: a supervisor that does not answer is a bind that failed, within a bound. The answer that comes
+/// after all serves the network that waits then, and without one it is closed at once.
 #[tokio::test]
 async fn an_ask_that_is_not_answered_ends() {
     let mut daemon = Daemon::new();
@@ -161,15 +202,67 @@ async fn an_ask_that_is_not_answered_ends() {
     tokio::time::pause();
     assert_eq!(relayd.outcome().await, Err(NotApplied::Bind("no answer".to_owned())));
     tokio::time::resume();
-    // One that comes after all is closed before another is asked for.
     let socket = socket();
     let bound = socket.local_addr().unwrap();
     daemon.answer(late, Ok(socket)).await;
+    let again = freed(bound).await;
+    relayd.offer(network(1)).await;
+    let late = daemon.asked().await;
+    tokio::time::pause();
+    assert_eq!(relayd.outcome().await, Err(NotApplied::Bind("no answer".to_owned())));
+    tokio::time::resume();
+    // The next one asks for no second socket beside the one that may be on its way.
+    let (answer, outcome) = oneshot::channel();
+    daemon.ends.asks.send(Ask::Apply(Box::new(network(1)), answer)).await.map_err(drop).unwrap();
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    assert!(daemon.ends.says.try_recv().is_err());
+    daemon.answer(late, Ok(again)).await;
+    assert_eq!(within("an answer", outcome).await.unwrap(), Ok(()));
+    daemon.report(|report| report.bound == Some(bound)).await;
+}
+
+/// A hub that hangs is found, with a network to serve and without, and ends the daemon; a stop does not wait for it.
+#[tokio::test]
+async fn a_hub_that_hangs_ends_the_daemon() {
+    for offers in [true, false] {
+        let hangs = Arc::<AtomicBool>::default();
+        let mut daemon = Daemon::hanging(Arc::clone(&hangs));
+        let (mut relayd, _) = daemon.relayd().await;
+        relayd.offer(network(1)).await;
+        let id = daemon.asked().await;
+        daemon.answer(id, Ok(socket())).await;
+        assert_eq!(relayd.outcome().await, Ok(()));
+        hangs.store(true, Relaxed);
+        let (answer, outcome) = oneshot::channel();
+        if offers {
+            daemon.ends.asks.send(Ask::Apply(Box::new(network(2)), answer)).await.map_err(drop).unwrap();
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+        }
+        // Nobody takes what is said any more.
+        daemon.ends.says.close();
+        // All that is waited for is the hub's silence.
+        tokio::time::pause();
+        within_hours("the end", daemon.held).await.unwrap();
+        tokio::time::resume();
+        assert!(!offers || outcome.await.is_err());
+        hangs.store(false, Relaxed);
+    }
+    let hangs = Arc::<AtomicBool>::default();
+    let mut daemon = Daemon::hanging(Arc::clone(&hangs));
+    let (mut relayd, _) = daemon.relayd().await;
     relayd.offer(network(1)).await;
     let id = daemon.asked().await;
-    let again = UdpSocket::bind(bound).unwrap();
-    daemon.answer(id, Ok(again)).await;
+    daemon.answer(id, Ok(socket())).await;
     assert_eq!(relayd.outcome().await, Ok(()));
+    hangs.store(true, Relaxed);
+    drop(daemon.stop);
+    tokio::time::pause();
+    within_hours("the end", daemon.held).await.unwrap();
+    hangs.store(false, Relaxed);
 }
 
 /// VPN-12, VPN-18, VPN-20, VPN-21, VPN-22, VPN-23: what may not follow is refused, and no socket is asked for in its
@@ -202,8 +295,8 @@ async fn what_is_refused_leaves_the_held_network() {
     assert_eq!(daemon.relayd().await.1, Some(network(5).network));
 }
 
-/// VPN-28: a relayd that ends leaves the hub serving, and the next one is told what is held; also when the first
-/// ended before it had its answer.
+/// VPN-28: a relayd that ends leaves the hub serving, and the next one is told what is held. Where the first ended
+/// before it had its answer that is told at once, whether or not a socket comes for it, and it is true.
 #[tokio::test]
 async fn a_new_relayd_is_told_what_is_held() {
     let mut daemon = Daemon::new();
@@ -212,12 +305,23 @@ async fn a_new_relayd_is_told_what_is_held() {
     let id = daemon.asked().await;
     first.serving.abort();
     drop(first);
-    let (second, ()) = tokio::join!(daemon.relayd(), daemon.answer(id, Ok(socket())));
-    let (mut second, held) = second;
-    assert_eq!(held, Some(network(3).network));
+    let (mut second, held) = daemon.relayd().await;
+    assert_eq!(held, None);
+    let late = socket();
+    let bound = late.local_addr().unwrap();
+    daemon.answer(id, Ok(late)).await;
+    let again = freed(bound).await;
     second.offer(network(4)).await;
+    let id = daemon.asked().await;
+    daemon.answer(id, Ok(again)).await;
     assert_eq!(second.outcome().await, Ok(()));
     daemon.report(|report| report.revision == Some(4) && report.bound.is_some()).await;
+    second.serving.abort();
+    drop(second);
+    let (mut third, held) = daemon.relayd().await;
+    assert_eq!(held, Some(network(4).network));
+    third.offer(network(5)).await;
+    assert_eq!(third.outcome().await, Ok(()));
 }
 
 /// VPN-46: the end of the daemon is the end of the hub and of its socket, and no ask outlives it.

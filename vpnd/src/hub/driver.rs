@@ -29,6 +29,8 @@ pub(super) enum Command {
     Apply(Arc<Network>, oneshot::Sender<Result<(), NotApplied>>),
     /// Say how it stands.
     Report(oneshot::Sender<HubReport>),
+    /// Say that it runs.
+    Answer(oneshot::Sender<()>),
     /// End every session.
     Stop(oneshot::Sender<()>),
 }
@@ -49,6 +51,7 @@ pub(super) async fn drive(
             command = told.recv() => match command {
                 Some(Command::Apply(network, answer)) => drop(answer.send(shared.apply(network))),
                 Some(Command::Report(answer)) => drop(answer.send(shared.report())),
+                Some(Command::Answer(answer)) => drop(answer.send(())),
                 Some(Command::Stop(answer)) => break Some(answer),
                 None => break None,
             },
