@@ -140,8 +140,10 @@ async fn a_stop_ends_every_session_at_once() {
     within("the end", carrying).await.unwrap();
     assert_eq!(bench.forwarded(), MOST_IN_A_ROW as u64);
     for node in &bench.nodes {
-        let end = within("an end", node.closed()).await;
-        assert_eq!(Ending::of(&end), Ending::Closed(Close::Stopping));
+        let ConnectionError::ApplicationClosed(end) = within("an end", node.closed()).await else {
+            panic!("no end of the protocol")
+        };
+        assert_eq!(Close::of(end.error_code), Some(Close::Stopping));
     }
     let network = sample::network(three(1));
     let late = bench.legs[1].connection.clone();
