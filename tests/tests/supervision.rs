@@ -5,12 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use coreflow_ipc::hello::Role;
 use coreflow_ipc::messages::Message;
 use coreflow_ipc::messages::hub_report::HubReport;
+use coreflow_ipc::messages::relayd::FromRelayd;
 use coreflow_ipc::messages::vpnd::FromVpnd;
-use coreflow_supervisor::constants::{HUB_ASK_BURST, HUB_REPORT_BURST};
+use coreflow_supervisor::constants::{HUB_ASK_BURST, HUB_REPORT_BURST, LINK_SPACING};
 use coreflow_tests::authority::Authority;
 use coreflow_tests::cloudly::Cloudly;
 use coreflow_tests::dial;
@@ -349,6 +351,32 @@ async fn a_vpnd_that_floods_the_supervisor_is_ended_and_replaced() {
     }
     works(&cloudly, &node).await;
     assert_eq!((node.registrations().len(), relay.workers()["relayd"]), (1, before["relayd"]));
+}
+
+/// A relayd that gives up each link to vpnd as soon as it has it is given another one each time, and one a second at most;
+/// a loss that it repeats is none.
+#[tokio::test]
+async fn a_link_that_is_lost_again_is_made_anew_at_a_pace() {
+    let (cloudly, mut setup) = bed().await;
+    let release = TappedRelease::lay_out(tap(), None);
+    setup.executables = Some(release.directory());
+    let relay = opened(&cloudly, &setup).await;
+    let before = all_workers(&relay).await;
+    relay.signal(Signal::SIGUSR1);
+    relay.wait_line("the log level is TRACE").await.unwrap();
+    let greeted = "DEBUG vpnd: the link to relayd is greeted";
+    let begun = Instant::now();
+    for number in 1..=3 {
+        let mut lost = Vec::new();
+        for _ in 0..20 {
+            FromRelayd::LinkLost { role: Role::Vpnd, number }.append(&mut lost).unwrap();
+        }
+        release.inject("relayd", Injection::Bytes(&lost));
+        wait_lines(&relay, greeted, number as usize).await;
+    }
+    assert!(begun.elapsed() >= 2 * LINK_SPACING, "made anew within {:?}", begun.elapsed());
+    assert_eq!(lines_with(&relay, "the link between the workers ended and is made anew").len(), 3);
+    assert_eq!(all_workers(&relay).await, before);
 }
 
 /// ARC-01: the top-level folders.
