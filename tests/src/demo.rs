@@ -1,7 +1,8 @@
-//! The story of one relay in half a minute: nodes are carried and pull an image, survive Cloudly's
-//! absence and the death of the relay's worker, and everything ends cleanly.
+//! The story of one relay in half a minute: nodes are carried, pull an image and reach each other by the
+//! managed VPN, survive Cloudly's absence and the death of the relay's worker, and everything ends cleanly.
 
 mod image_pull;
+mod vpn;
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -11,11 +12,13 @@ use serde_json::Value;
 
 use crate::authority::Authority;
 use crate::cloudly::Cloudly;
+use crate::free_port::free_port;
 use crate::pallet::{PalletNode, Setup};
 use crate::processes::is_alive;
 use crate::relay::{Relay, RelaySetup};
 use crate::waiting::poll;
 use image_pull::ImagePull;
+use vpn::Vpn;
 
 /// How long the whole story may take once the binaries are built.
 const STORY: Duration = Duration::from_secs(30);
@@ -59,7 +62,11 @@ pub async fn run() -> Result<(), DemoFailure> {
     let authority = Authority::new();
     let setup = RelaySetup::new(&authority);
     let cloudly = Cloudly::start(&authority, setup.cloudly_settings()).await;
-    let setup = setup.facing(&cloudly);
+    let setup = setup
+        .facing(&cloudly)
+        .controlled()
+        .variable("COREFLOW_VPN_BIND_HOSTNAME", "127.0.0.1")
+        .variable("COREFLOW_VPN_QUIC_PORT", &free_port().to_string());
     let mut relay = setup.start();
     let told = tokio::time::timeout(STORY, tell(&setup, &cloudly, &mut relay)).await;
     let too_long = || DemoFailure { step: "the whole story", reason: "it took over 30 s".to_owned() };
@@ -80,12 +87,14 @@ async fn tell(setup: &RelaySetup, cloudly: &Cloudly, relay: &mut Relay) -> Resul
     step("an assignment reached each node and its acknowledgement came back", push(cloudly, &nodes)).await?;
     let image = ImagePull::at(cloudly, setup.target(), setup.origin());
     image.tell(cloudly, &nodes[0]).await?;
+    let mut vpn = Vpn::tell(cloudly).await?;
 
     step("Cloudly went away", async {
         cloudly.go_away().await;
         cloudly.wait_open_connections(0).await
     })
     .await?;
+    vpn.cross("packets crossed without Cloudly").await?;
     step("Cloudly came back on the same port", cloudly.come_back()).await?;
     step("the relay registered again", cloudly.wait_accepted(2)).await?;
     let carried = async {
@@ -102,6 +111,8 @@ async fn tell(setup: &RelaySetup, cloudly: &Cloudly, relay: &mut Relay) -> Resul
     step("each node registered on the new relayd", registered(&nodes, 3)).await?;
     step("assignments reach the nodes through it", push(cloudly, &nodes)).await?;
     step("the image was pulled through it", image.again()).await?;
+    vpn.cross("packets crossed on the tunnels of before").await?;
+    vpn.withdraw(cloudly, relay).await?;
 
     let mut left: Vec<u32> = relay.workers().into_values().collect();
     left.push(relay.pid());
