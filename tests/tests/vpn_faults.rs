@@ -89,7 +89,7 @@ fn files(root: &Path) -> BTreeSet<(PathBuf, Vec<u8>)> {
 }
 
 /// VPN-10, VPN-33, VPN-34, VPN-35, VPN-37: a push whose bind the host refuses is answered as failed, with the class, and
-/// logged as an error; nothing is held by it and nothing taken from the nodes, whose requests and pushes cross after each
+/// logged as one error; nothing is held by it and nothing taken from the nodes, whose requests and pushes cross after each
 /// of them on the sockets that they had; and the next push binds.
 #[tokio::test]
 async fn a_refused_bind_fails_its_push_and_the_next_one_binds() {
@@ -108,6 +108,11 @@ async fn a_refused_bind_fails_its_push_and_the_next_one_binds() {
             format!("ERROR vpnd: the managed VPN hub cannot be bound: {}: the port is in use", bed.address);
         let said = || (bed.lines(&line) == pushes).then_some(());
         poll(BOUND, "error line of the refused bind", said).await.unwrap();
+        assert_eq!(
+            bed.lines("ERROR "),
+            pushes,
+            "one line for each: what is told to Cloudly is logged by nobody else"
+        );
         asks_its_credential(&node, &binding).await;
         let assignment = format!(r#"{{"session":{binding},"assignment":{{"replicas":{pushes}}}}}"#);
         bed.cloudly.push("applyRuntimeAssignment", &assignment).await.unwrap().outcome().unwrap();
