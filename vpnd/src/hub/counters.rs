@@ -157,6 +157,7 @@ fn named(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, 
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use coreflow_ipc::messages::hub_report::{COUNTED_REASONS, REASON_NAME};
     use quinn::{ApplicationClose, VarInt};
 
     use super::*;
@@ -175,6 +176,10 @@ mod tests {
             assert_eq!(counters.ends().get(ending.name()), Some(&1));
         }
         assert_eq!(counters.ends().len(), Ending::COUNT);
+        // More, or a longer name, and the supervisor refuses the report.
+        for counts in [counters.drops(), counters.ends()] {
+            assert!(counts.len() <= COUNTED_REASONS && counts.keys().all(|name| name.len() <= REASON_NAME));
+        }
     }
 
     /// A peer cannot make the hub say of it that it was withdrawn, or that its time has passed.
