@@ -8,6 +8,7 @@ use crate::contract::{values::Id, vpn_network::VpnNetwork};
 
 mod admission;
 mod handing;
+mod largest;
 mod life;
 mod model;
 mod reads;
