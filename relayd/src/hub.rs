@@ -43,7 +43,7 @@ pub type Link = u64;
 /// Numbers the validations of networks, from 1.
 pub type Job = u64;
 
-/// What happens on a link to vpnd.
+/// What happens on a link to vpnd, or to vpnd itself.
 pub enum Told {
     /// A vpnd stated its key and what it holds.
     Linked {
@@ -67,6 +67,11 @@ pub enum Told {
         id: AskId,
         /// Whether it is served now.
         outcome: Result<(), NotApplied>,
+    },
+    /// The supervisor cannot start a vpnd any more (VPN-36).
+    Unavailable {
+        /// Why, by name.
+        why: String,
     },
 }
 
@@ -142,6 +147,8 @@ struct Vpnd {
 #[derive(Default)]
 pub struct Hub {
     facts: Option<VpnFacts>,
+    /// Why no hub can run, while none is configured yet.
+    unavailable: Option<String>,
     session: bool,
     accepted: bool,
     vpnd: Option<Vpnd>,
@@ -191,7 +198,12 @@ impl Hub {
     pub fn handle(&mut self, event: Event, now: Now) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
-            Event::Configured(facts) => self.facts = facts,
+            Event::Configured(mut facts) => {
+                if let Some(facts) = &mut facts {
+                    facts.unavailable = facts.unavailable.take().or(self.unavailable.take());
+                }
+                self.facts = facts;
+            }
             Event::Vpnd(Told::Linked { link, public_key, held }) => {
                 self.linked(Vpnd { link, public_key, holding: held.map(Holding::Stated) }, now, &mut actions);
             }
@@ -205,6 +217,11 @@ impl Hub {
                     self.applied(id, outcome, now, &mut actions);
                 }
             }
+            Event::Vpnd(Told::Unavailable { why }) => match &mut self.facts {
+                Some(facts) => facts.unavailable = Some(why),
+                // The facts were read before, and are configured once the listener is open.
+                None => self.unavailable = Some(why),
+            },
             Event::Dispatch { connection, request: Request { ids, body, .. } } => {
                 self.offered(Asker::Push { connection, ids }, body, now, &mut actions);
             }

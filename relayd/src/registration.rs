@@ -282,7 +282,7 @@ impl Registration {
                 }
                 CREDENTIAL_STALE => {
                     let refused = refused(error.text);
-                    return [vec![refused], self.park()].concat();
+                    [vec![refused], self.park()].concat()
                 }
                 INTERNAL_ERROR => {
                     self.phase = wait(REGISTRATION_RETRY);

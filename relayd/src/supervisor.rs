@@ -102,7 +102,7 @@ impl Supervisor {
                 });
                 (id, Answer::Listener(listener))
             }
-            ToRelayd::Worker(_) | ToRelayd::Start(_) => return,
+            ToRelayd::Worker(_) | ToRelayd::Start(_) | ToRelayd::HubUnavailable(_) => return,
         };
         let waiter = self.asks.lock().expect("no holder of the asks panics").settle(id);
         if let Some(waiter) = waiter {

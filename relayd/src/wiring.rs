@@ -253,6 +253,9 @@ impl Relayd {
     async fn told(&mut self, told: Told<ToRelayd>) {
         match told {
             Told::Peer(role, end) => self.peers.linked(role, end),
+            Told::Message(ToRelayd::HubUnavailable(why), _) => {
+                self.handle(Event::Vpnd(hub::Told::Unavailable { why })).await;
+            }
             Told::Message(message, descriptors) => self.supervisor.settle(message, descriptors),
             Told::Stop => {
                 debug!("relayd was told to stop");

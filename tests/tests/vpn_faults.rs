@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use coreflow_tests::binaries::binaries;
 use coreflow_tests::cloudly::{Step, VpnNetwork};
 use coreflow_tests::envelope::Refusal;
 use coreflow_tests::pallet::{PalletNode, Setup};
@@ -202,6 +203,27 @@ async fn a_hub_without_an_executable_fails_by_a_name_of_its_own() {
         }
     }
     assert!(!sign.exists(), "a shell read the text");
+}
+
+/// VPN-36: an executable that is none any more when vpnd is to be started again fails a push under that name too.
+#[tokio::test]
+async fn a_hub_whose_executable_loses_its_permission_fails_by_that_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("coreflow-vpnd");
+    let bed = VpnBed::start(|setup, _| {
+        std::fs::copy(binaries().join("coreflow-vpnd"), &path).unwrap();
+        setup.arguments.push(format!("--vpn-daemon-path={}", path.display()));
+    })
+    .await;
+    bed.relay.wait_open().await.unwrap();
+    bed.hub().await;
+    std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    assert!(bed.relay.kill_worker("vpnd").is_some());
+    let cause = format!("vpn-hub-executable-refused: {}", path.display());
+    bed.relay.wait_line(&format!("the managed VPN hub cannot be bound: {cause}")).await.unwrap();
+    let failed = bed.push(&VpnNetwork::of([("node-a", NodeKey::default().public().as_str())])).await.unwrap();
+    assert_eq!((&failed["state"], &failed["revision"]), (&json!("failed"), &json!(null)));
+    assert!(failed["reason"].as_str().unwrap().starts_with(&cause), "{failed}");
 }
 
 /// VPN-45, REG-23, CFG-27: a relay without the pair advertises no hub, runs none, and refuses a network by name.

@@ -139,6 +139,9 @@ pub enum ToRelayd {
         /// The address that was bound, or the cause that fails the start.
         answer: Result<SocketAddr, String>,
     },
+    /// No hub can run any more, as [`VpnFacts::unavailable`] says of one that never could: its executable failed
+    /// when vpnd was to be started again (VPN-36).
+    HubUnavailable(String),
 }
 
 /// Relayd → supervisor: the whole list of what relayd may ask or state.
@@ -203,7 +206,8 @@ message!(ToRelayd, 1 << 20, |message| match message {
     | ToRelayd::Start(_)
     | ToRelayd::AnswerIdentity { .. }
     | ToRelayd::AnswerAddresses { .. }
-    | ToRelayd::AnswerListenerFacts { .. } => 0,
+    | ToRelayd::AnswerListenerFacts { .. }
+    | ToRelayd::HubUnavailable(_) => 0,
 });
 message!(FromRelayd, 32 << 10);
 

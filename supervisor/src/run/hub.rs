@@ -13,7 +13,7 @@ use coreflow_ipc::{
     hello::Role,
     messages::{
         hub_report::HubReport,
-        relayd::VpnFacts,
+        relayd::{ToRelayd, VpnFacts},
         vpnd::{FromVpnd, ToVpnd},
     },
     record::Budget,
@@ -120,6 +120,8 @@ impl Supervisor {
     pub(super) fn hub_is_no_executable(&mut self, failure: &io::Error) -> bool {
         let refused = self.programs.vpnd.as_ref().ok().and_then(|program| program.refused(failure));
         let Some(error) = refused else { return false };
+        // A relayd that asked for its launch facts before takes the hub for one that can run.
+        self.tell_relayd(ToRelayd::HubUnavailable(error.of_hub()), Vec::new());
         self.hub.unavailable(&error);
         self.programs.vpnd = Err(error);
         true

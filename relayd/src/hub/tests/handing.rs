@@ -99,6 +99,23 @@ fn a_hub_that_cannot_run_fails_by_its_own_name() {
     assert_eq!(script.hub.advertised(), None);
 }
 
+/// VPN-36: so does one that can run no more, also where that is known before the listener is open.
+#[test]
+fn a_hub_that_can_run_no_more_fails_by_its_own_name() {
+    let why = "vpn-hub-executable-missing: /x";
+    let gone = || Event::Vpnd(Told::Unavailable { why: why.to_owned() });
+    let mut serving = Script::serving(5);
+    serving.lose(1);
+    assert_eq!(serving.on(gone()), []);
+    let mut early = Script { hub: Hub::default(), ..Script::configured() };
+    assert_eq!(early.on(gone()), []);
+    early.on(Event::Configured(Some(facts())));
+    for mut script in [serving, early] {
+        assert_eq!(script.push("p", &network(5)), [failed(why), told("p", fails(None, why))]);
+        assert_eq!((script.hub.advertised(), script.hub.lacks_key()), (None, false));
+    }
+}
+
 /// VPN-34, FWD-37: a push is answered within eight seconds of its arrival, a wait included; what vpnd takes later is held
 /// all the same.
 #[test]
