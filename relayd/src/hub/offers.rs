@@ -94,8 +94,8 @@ impl Hub {
     }
 
     fn has_room(&self, body: &Body) -> bool {
-        let waiting: usize = self.unread.iter().map(|asked| asked.network.text().len()).sum();
-        waiting + body.text().len() <= NETWORKS_BYTES
+        let waiting: usize = self.unread.iter().map(|asked| asked.network.len()).sum();
+        waiting + body.len() <= NETWORKS_BYTES
     }
 
     fn validate_next(&mut self, actions: &mut Vec<Action>) {

@@ -133,6 +133,6 @@ impl Hub {
 
 /// Cloudly has compiled no network: no reason to look for a hub.
 fn is_null(body: &Body) -> bool {
-    body.text().len() <= NULL_LENGTH
+    body.len() <= NULL_LENGTH
         && body.read::<CarriedNetwork<'_>>().is_ok_and(|carried| carried.network.get() == "null")
 }
