@@ -67,7 +67,8 @@ impl NodeReceiver {
     }
 
     /// Waits for a packet, and adds it and those that are there already to `into`, `most` altogether. All are
-    /// well-formed IPv4. To drop it before it is done loses nothing.
+    /// well-formed IPv4. To drop it before it is done loses nothing. What arrived of a session
+    /// that ended while nobody waited here is lost with it.
     ///
     /// # Errors
     ///
