@@ -80,6 +80,11 @@ fn nothing_is_validated_in_vain() {
     script.on(Event::Configured(None));
     script.push("3", &network(1));
     assert!(script.validating.is_empty());
-    let none = Event::Validated { job: 0, carried: Ok(None) };
-    assert_eq!(script.on(none), [], "nobody asked for it");
+    let other = || Event::Validated { job: 99, carried: Ok(None) };
+    assert_eq!(script.on(other()), [], "nobody asked for it");
+    let mut script = Script::new();
+    script.slow = true;
+    script.push("1", &network(1));
+    assert_eq!(script.on(other()), [], "another one was asked for");
+    assert_eq!(script.validate(), [Seen::Apply(1, 0, snapshot(&network(1)))]);
 }
