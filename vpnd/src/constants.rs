@@ -34,8 +34,11 @@ pub const MTU_SEARCH_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Unsent datagrams that a connection holds, in bytes; the oldest goes first.
 pub const DATAGRAM_SEND_BUFFER: usize = 1 << 20;
-/// Unread datagrams that a connection holds, in bytes; the oldest goes first.
-pub const DATAGRAM_RECEIVE_BUFFER: usize = 512 << 10;
+/// Unread datagrams that the hub holds of one node, in bytes; the oldest goes first.
+pub const HUB_RECEIVE_BUFFER: usize = 1 << 20;
+/// The same of a node, which has one connection: what its socket holds may come at once, while its host takes it
+/// packet by packet.
+pub const NODE_RECEIVE_BUFFER: usize = SOCKET_BUFFER;
 /// What a peer may send on the control stream before it is read, and an end before it is acknowledged, in
 /// bytes: a message and its length, twice.
 pub const CONTROL_WINDOW: u32 = 4096;

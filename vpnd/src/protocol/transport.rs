@@ -13,8 +13,8 @@ use quinn::{
 use super::closing::Closable;
 
 use crate::constants::{
-    BLACK_HOLE_COOLDOWN, CONTROL_WINDOW, DATAGRAM_RECEIVE_BUFFER, DATAGRAM_SEND_BUFFER, IDLE, KEEPALIVE,
-    LEAST_UDP_PAYLOAD, MOST_UDP_PAYLOAD, MTU_SEARCH_INTERVAL,
+    BLACK_HOLE_COOLDOWN, CONTROL_WINDOW, DATAGRAM_SEND_BUFFER, HUB_RECEIVE_BUFFER, IDLE, KEEPALIVE,
+    LEAST_UDP_PAYLOAD, MOST_UDP_PAYLOAD, MTU_SEARCH_INTERVAL, NODE_RECEIVE_BUFFER,
 };
 
 /// What both kinds of endpoint do before and beside their connections. The reset key is random and dies with
@@ -27,15 +27,15 @@ pub fn endpoint_config() -> EndpointConfig {
 
 /// The hub's end: it lets the node open its one stream, and is silent if the node is.
 pub(super) fn hub() -> Arc<TransportConfig> {
-    Arc::new(config(1, None))
+    Arc::new(config(1, None, HUB_RECEIVE_BUFFER))
 }
 
 /// The node's end: it accepts no stream, and keeps NATs and the hub awake.
 pub(super) fn node() -> Arc<TransportConfig> {
-    Arc::new(config(0, Some(KEEPALIVE)))
+    Arc::new(config(0, Some(KEEPALIVE), NODE_RECEIVE_BUFFER))
 }
 
-fn config(streams: u32, keepalive: Option<Duration>) -> TransportConfig {
+fn config(streams: u32, keepalive: Option<Duration>, unread: usize) -> TransportConfig {
     let mut search = MtuDiscoveryConfig::default();
     search
         .upper_bound(MOST_UDP_PAYLOAD)
@@ -57,7 +57,7 @@ fn config(streams: u32, keepalive: Option<Duration>) -> TransportConfig {
         .receive_window(window)
         .send_window(CONTROL_WINDOW.into())
         .datagram_send_buffer_size(DATAGRAM_SEND_BUFFER)
-        .datagram_receive_buffer_size(Some(DATAGRAM_RECEIVE_BUFFER))
+        .datagram_receive_buffer_size(Some(unread))
         .enable_segmentation_offload(true);
     config
 }
