@@ -14,6 +14,9 @@ use super::device::Device;
 const BATCH: usize = 128;
 /// Bytes that the kernel hands over at once: a segment of 64 KiB behind its header.
 const LARGEST_SEGMENT: usize = VIRTIO_NET_HDR_LEN + 65_535;
+/// Bytes of one segment that packets become again, at most. The kernel puts all packets of a UDP segment into their
+/// socket at once: larger ones overflow a socket of the usual size before its reader runs.
+const GROWN_SEGMENT: usize = 8 << 10;
 /// Bytes of a packet after its segmentation, at most.
 const LARGEST_PACKET: usize = 2048;
 
@@ -52,8 +55,9 @@ pub(super) async fn up(device: Rc<Device>, mut sender: NodeSender) -> io::Error 
 pub(super) async fn down(device: Rc<Device>, mut receiver: NodeReceiver) -> io::Error {
     let mut grown = GROTable::default();
     let mut packets: Vec<Bytes> = Vec::with_capacity(BATCH);
-    // With room for a whole segment each, which they keep; pages that are never written take no memory.
-    let mut buffers: Vec<Vec<u8>> = (0..BATCH).map(|_| Vec::with_capacity(2 * LARGEST_SEGMENT)).collect();
+    // Packets grow together within the room of the first one, which they keep.
+    let room = 2 * VIRTIO_NET_HDR_LEN + GROWN_SEGMENT;
+    let mut buffers: Vec<Vec<u8>> = (0..BATCH).map(|_| Vec::with_capacity(room)).collect();
     loop {
         if let Err(stopped) = receiver.receive(&mut packets, BATCH).await {
             return io::Error::other(stopped);
