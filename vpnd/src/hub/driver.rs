@@ -1,14 +1,9 @@
 //! The hub's own loop: what it is told, first packets, the ends of members' times, and what it shows of itself.
 
-use std::{
-    future::Future,
-    pin::pin,
-    sync::Arc,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use coreflow_ipc::messages::{hub_report::HubReport, vpn_network::NotApplied};
+use futures_util::FutureExt;
 use quinn::Endpoint;
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -91,7 +86,7 @@ async fn in_rows<T, F: Future<Output = Option<T>>>(next: impl Fn() -> F, mut tak
     while let Some(first) = next().await {
         take(first);
         for _ in 1..MOST_ARRIVALS_IN_A_ROW {
-            let Poll::Ready(Some(more)) = pin!(next()).poll(&mut Context::from_waker(Waker::noop())) else {
+            let Some(Some(more)) = next().now_or_never() else {
                 break;
             };
             take(more);

@@ -2,14 +2,10 @@
 //! and handed to the tunnel of whom they are for. Nothing here waits for a receiver: one that is slow loses
 //! its own oldest packets and holds up nobody.
 
-use std::{
-    pin::pin,
-    sync::Arc,
-    task::{Context, Poll, Waker},
-    time::Instant,
-};
+use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use quinn::{ConnectionError, SendDatagramError};
 
 use super::{
@@ -84,18 +80,13 @@ impl Sender<'_> {
         let place = view.place(&self.leg.key, self.leg.session).ok_or(Gone::Withdrawn)?;
         self.take(&legs, view, place, first);
         for _ in 1..MOST_IN_A_ROW {
-            match self.more() {
-                Poll::Ready(Ok(datagram)) => self.take(&legs, view, place, datagram),
-                Poll::Ready(Err(error)) => return Err(Gone::Ended(error)),
-                Poll::Pending => return Ok(Row::Short),
+            match self.leg.connection.read_datagram().now_or_never() {
+                Some(Ok(datagram)) => self.take(&legs, view, place, datagram),
+                Some(Err(error)) => return Err(Gone::Ended(error)),
+                None => return Ok(Row::Short),
             }
         }
         Ok(Row::Full)
-    }
-
-    /// Another datagram, if one is there.
-    fn more(&self) -> Poll<Result<Bytes, ConnectionError>> {
-        pin!(self.leg.connection.read_datagram()).poll(&mut Context::from_waker(Waker::noop()))
     }
 
     fn take(&mut self, legs: &Legs, view: &View, place: usize, datagram: Bytes) {

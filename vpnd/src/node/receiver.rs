@@ -2,13 +2,12 @@
 
 use std::{
     fmt,
-    pin::pin,
     sync::{Arc, Weak},
-    task::{Context, Poll, Waker},
     time::Instant,
 };
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use quinn::{Connection, ConnectionError};
 use tokio::sync::{mpsc, watch};
 
@@ -153,9 +152,5 @@ impl NodeReceiver {
 
 /// A datagram that need not be waited for.
 fn at_hand(connection: &Connection) -> Option<Bytes> {
-    let mut context = Context::from_waker(Waker::noop());
-    match pin!(connection.read_datagram()).poll(&mut context) {
-        Poll::Ready(Ok(datagram)) => Some(datagram),
-        Poll::Ready(Err(_)) | Poll::Pending => None,
-    }
+    connection.read_datagram().now_or_never()?.ok()
 }
