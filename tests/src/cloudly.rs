@@ -3,13 +3,14 @@
 //! By itself it behaves as the contract says: it exchanges a bearer for an identity, registers
 //! sessions and relays, hands out cluster config and certificate, and answers the ten methods
 //! of a node. It models SES-06, PROT-16, PROT-34, REG-07, REG-18, REG-24, REG-25, REG-30, REG-31,
-//! REG-36, REG-63, REG-64, REG-65, LIS-28, FWD-05, FWD-38, OUT-01, OUT-16, OUT-18, ING-01,
+//! REG-36, REG-63, REG-64, REG-65, LIS-28, FWD-05, FWD-38, OUT-01, OUT-16, OUT-18, ESC-03, ESC-60, ING-01,
 //! ING-13, VPN-05 and VPN-13. A test makes it differ per method ([`Step`]), by its standing facts ([`Settings`]), or by
 //! tearing at connections, and sees how far a dial got ([`Stage`]).
 
 mod http_answer;
 mod ingress;
 mod judgement;
+mod leases;
 mod pulls;
 mod record;
 mod rewound;
@@ -36,6 +37,7 @@ use crate::registry::Registry;
 use crate::waiting::{BOUND, Change, Late, poll};
 
 pub use ingress::{Route, route_table};
+pub use leases::{HOLD, Signed, SignedRun, SigningAuthority, Windows};
 pub use record::{Call, Stage};
 pub use script::{Gate, Step, UPGRADE};
 pub use settings::{AnswerForm, Front, Settings};
@@ -276,7 +278,7 @@ impl Cloudly {
         self.shared.state().connections.values().rev().find_map(|open| open.binding_of(node))
     }
 
-    /// What the relay answered to assignments that were owed to nodes (OUT-16).
+    /// What the relay answered to the pushes that were owed to nodes, in their order (OUT-16).
     pub fn deliveries(&self) -> Vec<(String, Result<Outcome, CallFailure>)> {
         let state = self.shared.state();
         let copy = |(node, answer): &(String, Result<Message, CallFailure>)| {

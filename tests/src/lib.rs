@@ -8,6 +8,7 @@
 //! - [`cloudly`]: a loopback Cloudly, [`pallet`]: a Pallet node, [`ingress`]: the cluster ingress,
 //!   [`raw_socket`] and [`https`]: clients without manners, [`stranger`]: who only takes places,
 //!   [`silent`]: a port that answers no dial, [`black_hole`]: a network that is gone.
+//! - [`renewal`]: what Cloudly and a node know of a DNS lease renewal, and the relay does not.
 //! - [`registry`]: the image registry at Cloudly's origin.
 //! - [`relay`]: the real `coreflow` as a unit would start it, [`binaries`]: the build of it.
 //! - [`processes`] and [`sockets`]: what the kernel shows of it.
@@ -52,6 +53,7 @@ pub mod puller;
 pub mod raw_socket;
 pub mod registry;
 pub mod relay;
+pub mod renewal;
 pub mod silent;
 pub mod soak;
 pub mod sockets;

@@ -3,9 +3,12 @@
 //!
 //! It models OUT-15 (back within a second after its socket closed, registering again), OUT-18 (a
 //! re-pushed assignment is admitted by reference), FWD-35 (a rejected registration is terminal)
-//! and FWD-36 (a registration has ten seconds).
+//! and FWD-36 (a registration has ten seconds). Where its setup says so it also keeps a network and its
+//! workloads: it judges what it is pushed instead of acknowledging all of it.
 
 mod acknowledgement;
+mod network;
+mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,10 +20,17 @@ use tokio::task::JoinHandle;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
 use crate::carrier::{CallFailure, Carrier, Closing, Event};
+use crate::cloudly::in_milliseconds;
 use crate::dial::{Target, websocket};
 use crate::envelope::{Message, Refusal, answer, random_hex, refusal};
 use crate::offer::Offer;
 use crate::waiting::{BOUND, Change, Late};
+
+pub use network::{Judged, NodeClock, Verdict};
+pub use workloads::Workload;
+
+use network::Network;
+use workloads::Workloads;
 
 /// The pause before a new dial; a node is back within a second.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -61,6 +71,8 @@ pub struct Setup {
     pub offer: Offer,
     /// The whole registration body, in the place of the composed one.
     pub registration: Option<String>,
+    /// Whether it keeps a network and its workloads.
+    pub keeps_network: bool,
 }
 
 impl Setup {
@@ -74,7 +86,16 @@ impl Setup {
             credential_generation: 1,
             offer: Offer::new("33.1.0", "32.0.0"),
             registration: None,
+            keeps_network: false,
         }
+    }
+
+    /// A node that judges what it is pushed: it pins its signing authority, admits projections only forward and
+    /// renewals only as its own clock, authority and projection have them, and starts no workload that runs.
+    #[must_use]
+    pub fn keeping_network(mut self) -> Self {
+        self.keeps_network = true;
+        self
     }
 
     fn registration_text(&self) -> String {
@@ -110,6 +131,26 @@ struct State {
     denied: Option<String>,
     carrier: Option<Carrier>,
     assignments: BTreeSet<String>,
+    network: Option<Network>,
+    workloads: Workloads,
+}
+
+impl State {
+    /// The node's own answer to a push.
+    fn answer(&mut self, push: &Message) -> Result<String, Refusal> {
+        let Some(network) = &mut self.network else {
+            return acknowledgement::bound(push, &mut self.assignments);
+        };
+        if let Some(answer) = network.answer(push, in_milliseconds(Duration::ZERO)) {
+            return answer;
+        }
+        let assignment = acknowledgement::part(push.request(), "assignment").unwrap_or_default();
+        let running = self.workloads.apply(&serde_json::from_str(&assignment).unwrap_or_default());
+        match running {
+            Some(by_reference) => acknowledgement::assigned(push, by_reference),
+            None => acknowledgement::bound(push, &mut self.assignments),
+        }
+    }
 }
 
 struct Shared {
@@ -133,8 +174,10 @@ pub struct PalletNode {
 impl PalletNode {
     /// Starts dialling.
     pub fn start(setup: Setup) -> Self {
-        let shared = Arc::new(Shared { state: Mutex::default(), change: Change::default() });
         let id = setup.node_id.clone();
+        let network = setup.keeps_network.then(|| Network::of(&id));
+        let state = Mutex::new(State { network, ..State::default() });
+        let shared = Arc::new(Shared { state, change: Change::default() });
         Self { id, task: tokio::spawn(live(setup, shared.clone())), shared }
     }
 
@@ -325,7 +368,7 @@ async fn pushed(shared: &Shared, carrier: &Carrier, message: Message) {
         let mut state = shared.state();
         let reaction = state.reactions.get(&method).cloned().unwrap_or(Reaction::Acknowledge);
         let text = match reaction {
-            Reaction::Acknowledge => match acknowledgement::bound(&message, &mut state.assignments) {
+            Reaction::Acknowledge => match state.answer(&message) {
                 Ok(body) => Some(answer(&method, &body, &ids)),
                 Err(refused) => Some(refusal(&method, &refused, &ids)),
             },

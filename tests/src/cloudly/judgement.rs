@@ -11,7 +11,7 @@ use super::record::Call;
 use super::runtime::Issue;
 use super::script::Script;
 use super::standing::StandingRelay;
-use super::{Connections, Settings, Stage};
+use super::{Connections, Settings, SigningAuthority, Stage};
 use crate::authority::Authority;
 use crate::carrier::{CallFailure, Carrier};
 use crate::envelope::{Message, Outcome, Refusal, UNKNOWN_METHOD, random_hex, raw};
@@ -49,6 +49,8 @@ pub(super) struct Identity {
 pub(super) struct State {
     pub(super) authority: Authority,
     pub(super) settings: Settings,
+    /// Who signs for the nodes' networks.
+    pub(super) signing: SigningAuthority,
     pub(super) script: Script,
     /// Who serves what is the registry's; nobody until a test says so.
     pub(super) pulls: Option<Pulls>,
@@ -79,6 +81,7 @@ impl State {
         Self {
             authority,
             settings,
+            signing: SigningAuthority::generate("signing-authority-1", 1),
             script: Script::default(),
             pulls: None,
             calls: Vec::new(),

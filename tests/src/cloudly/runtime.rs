@@ -73,13 +73,24 @@ impl State {
         }
     }
 
-    /// What a node is owed after a registration that was answered with `answer`.
-    pub(super) fn owed_after(&self, answer: &str) -> Option<(String, String)> {
+    /// The node that a registration was answered with `answer` to, and what it is owed then: methods and bodies.
+    pub(super) fn owed_after(&self, answer: &str) -> Option<(String, Vec<(&'static str, String)>)> {
         let answer: Value = serde_json::from_str(answer).ok()?;
         let session = &answer["session"];
         let node = session["nodeId"].as_str()?;
-        let assignment = self.settings.owed.get(node)?;
-        Some((node.to_owned(), format!(r#"{{"session":{session},"assignment":{assignment}}}"#)))
+        let mut owed = Vec::new();
+        let mut owe = |method, member, body: &str| {
+            owed.push((method, format!(r#"{{"session":{session},"{member}":{body}}}"#)));
+        };
+        if let Some(projection) = self.settings.owed_projections.get(node) {
+            let authority = self.signing.json().to_string();
+            owe("applyRuntimeNetworkSigningAuthority", "authority", &authority);
+            owe("applyRuntimeNetworkProjection", "projection", projection);
+        }
+        if let Some(assignment) = self.settings.owed.get(node) {
+            owe("applyRuntimeAssignment", "assignment", assignment);
+        }
+        Some((node.to_owned(), owed))
     }
 }
 

@@ -306,12 +306,14 @@ async fn perform(shared: Arc<Shared>, carrier: Carrier, number: u64, message: Me
 /// OUT-16: with a new binding goes what the node is owed.
 fn deliver_owed(shared: &Arc<Shared>, carrier: &Carrier, answer: &str) {
     let Ok(answer) = Message::parse(answer) else { return };
-    let Some((node, body)) = shared.state().owed_after(answer.response()) else { return };
+    let Some((node, owed)) = shared.state().owed_after(answer.response()) else { return };
     let (shared, carrier) = (shared.clone(), carrier.clone());
     tokio::spawn(async move {
-        let answer = carrier.call("applyRuntimeAssignment", &body, std::time::Duration::from_secs(10)).await;
-        shared.state().deliveries.push((node, answer));
-        shared.change.announce();
+        for (method, body) in owed {
+            let answer = carrier.call(method, &body, std::time::Duration::from_secs(10)).await;
+            shared.state().deliveries.push((node.clone(), answer));
+            shared.change.announce();
+        }
     });
 }
 

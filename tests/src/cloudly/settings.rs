@@ -95,6 +95,9 @@ pub struct Settings {
     pub refuses_loopback: bool,
     /// Assignments owed to nodes, pushed after each new binding (OUT-16): node id to JSON text.
     pub owed: BTreeMap<String, String>,
+    /// Projections owed to nodes, pushed after each new binding and before the assignment, behind the signing
+    /// authority that nodes pin: node id to JSON text.
+    pub owed_projections: BTreeMap<String, String>,
 }
 
 impl Default for Settings {
@@ -139,6 +142,7 @@ impl Settings {
             certificates: BTreeMap::new(),
             refuses_loopback: false,
             owed: BTreeMap::new(),
+            owed_projections: BTreeMap::new(),
         }
     }
 

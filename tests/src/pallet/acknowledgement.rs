@@ -18,6 +18,13 @@ pub(super) fn returned(push: &Message) -> String {
     format!(r#"{{"session":{session},"received":{}}}"#, push.request())
 }
 
+/// The answer to an assignment that is admitted, by reference or as a new one.
+pub(super) fn assigned(push: &Message, by_reference: bool) -> Result<String, Refusal> {
+    let session = part(push.request(), "session").ok_or_else(|| Refusal::new("push-invalid: session"))?;
+    let admitted = if by_reference { "by-reference" } else { "new" };
+    Ok(format!(r#"{{"session":{session},"admitted":"{admitted}"}}"#))
+}
+
 /// The node's own answer to a push. `seen` holds the assignments it has admitted: one that comes
 /// again is admitted by reference (OUT-18).
 pub(super) fn bound(push: &Message, seen: &mut BTreeSet<String>) -> Result<String, Refusal> {
@@ -25,10 +32,7 @@ pub(super) fn bound(push: &Message, seen: &mut BTreeSet<String>) -> Result<Strin
         |key: &str| part(push.request(), key).ok_or_else(|| Refusal::new(format!("push-invalid: {key}")));
     let session = member("session")?;
     match push.method.as_str() {
-        "applyRuntimeAssignment" => {
-            let admitted = if seen.insert(member("assignment")?) { "new" } else { "by-reference" };
-            Ok(format!(r#"{{"session":{session},"admitted":"{admitted}"}}"#))
-        }
+        "applyRuntimeAssignment" => assigned(push, !seen.insert(member("assignment")?)),
         "applyRuntimeNetworkSigningAuthority" => Ok(format!(r#"{{"session":{session}}}"#)),
         "applyRuntimeNetworkProjection" => {
             Ok(format!(r#"{{"session":{session},"projection":{}}}"#, member("projection")?))
