@@ -111,6 +111,19 @@ fn what_the_escrow_covers_is_stated() {
     );
 }
 
+/// OUT-21: what of a cluster goes on without Cloudly, and what is not offered.
+#[test]
+fn what_continues_without_cloudly_is_stated() {
+    assert_states(
+        &section("## When Cloudly is away"),
+        &[
+            "Continuity of DNS comes from the escrow",
+            "Continuity of managed tunnels is not offered, because only Cloudly can issue the next credential after a \
+             carrier left",
+        ],
+    );
+}
+
 /// LIS-21: a changed relay block takes a restart, which is Spark's, and a node follows a moved relay only after
 /// Spark rewrote its identity.
 #[test]
