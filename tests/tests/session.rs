@@ -16,6 +16,9 @@ mod scene;
 use scene::Scene;
 
 const SESSION: &str = "registerCloudlyClientSession";
+/// What the relay asks Cloudly for itself, once it is accepted.
+const OF_THE_RELAY: [&str; 5] =
+    [SESSION, "registerClusterRelay", "getClusterConfig", "getClusterRouteTable", "getClusterVpnNetwork"];
 const REGISTRATION: &str = "registerClusterRelay";
 const EXCHANGE: &str = "getIdentityByToken";
 const CONFIG: &str = "getClusterConfig";
@@ -81,12 +84,17 @@ async fn an_identity_is_renewed_on_the_unbroken_socket() {
     assert_eq!(scene.count("asked to re-register"), 0);
 }
 
-/// SES-09, OUT-02, OUT-04, OUT-05, OUT-08, OUT-09, OUT-10, OUT-11, OUT-14, FWD-26: nodes stay connected while
-/// Cloudly is away and are asked to register again once the session is back.
+/// SES-09, OUT-02, OUT-04, OUT-05, OUT-08, OUT-09, OUT-10, OUT-11, OUT-14, FWD-26, FWD-38: nodes stay connected
+/// while Cloudly is away and are asked to register again once the session is back, by a close alone. Of what they
+/// and Cloudly said before nothing is said again, and Cloudly is not told of a node that leaves.
 #[tokio::test]
 async fn nodes_sit_out_an_outage_and_register_again_afterwards() {
     let scene = Scene::open(|_| {}).await;
     let nodes = [scene.node("node-1").await, scene.node("node-2").await];
+    for node in &nodes {
+        scene.assert_carried(node).await;
+        assert_eq!(node.pushes().len(), 1);
+    }
     scene.cloudly.go_away().await;
     scene.relay.wait_line("the Cloudly session is lost").await.unwrap();
     // Two dials that found nobody are time enough for a relay that closes nodes too early.
@@ -102,13 +110,20 @@ async fn nodes_sit_out_an_outage_and_register_again_afterwards() {
         scene.wait_lines(&line, 1).await;
         assert_eq!(scene.count(&line), 1);
         scene.assert_carried(node).await;
+        assert_eq!(node.pushes().len(), 2, "one before, and one that Cloudly pushed now");
     }
+    nodes[0].stop();
+    scene.wait_lines("node node-1 is gone", 2).await;
+    scene.assert_carried(&nodes[1]).await;
     assert_eq!(scene.cloudly.connections_seen(), 2);
     let back = scene.cloudly.calls();
-    let back: Vec<&str> =
+    let mut back: Vec<&str> =
         back.iter().filter(|call| call.connection == Some(2)).map(|call| call.method.as_str()).collect();
     assert_eq!(back[0], SESSION);
-    assert_eq!(back.iter().filter(|method| **method == "registerPalletRuntimeSession").count(), 2);
+    back.retain(|method| !OF_THE_RELAY.contains(method));
+    back.sort_unstable();
+    let [credential, register] = ["getRuntimeRegistryCredential", "registerPalletRuntimeSession"];
+    assert_eq!(back, [credential, credential, credential, register, register]);
     assert_eq!(scene.cloudly.tag_calls(), 0);
 }
 

@@ -116,3 +116,44 @@ impl Roster {
         debug_assert_eq!(self.nodes.len(), self.sockets.len(), "one socket per node, one node per socket");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn binding(node: &str, generation: u64) -> Binding {
+        let text =
+            format!(r#"{{"sessionId":"s","nodeId":"{node}","clusterId":"c","generation":{generation}}}"#);
+        serde_json::from_str(&text).unwrap()
+    }
+
+    fn id(node: &str) -> Id {
+        Id::parse(node).unwrap()
+    }
+
+    /// OUT-12: a node has one entry, of its connection, its binding and the count that this was registered under;
+    /// the next registration takes the entry's place, and the end of the connection ends it.
+    #[test]
+    fn a_node_has_one_entry_of_its_connection_binding_and_count() {
+        let mut roster = Roster::default();
+        for (socket, generation, count) in [(1, 4, 1), (2, 5, 1), (2, 1, 2)] {
+            roster.register(socket, binding("n", generation), count);
+            roster.register(9, binding("other", 1), count);
+            // Named one by one, so that whatever else an entry or the roster kept would have to be named here.
+            let Roster { nodes, sockets } = &roster;
+            let entries: Vec<_> = nodes
+                .iter()
+                .map(|(node, Carried { socket, binding, count })| {
+                    (node, *socket, binding.generation.get(), *count)
+                })
+                .collect();
+            assert_eq!(entries, [(&id("n"), socket, generation, count), (&id("other"), 9, 1, count)]);
+            let sockets: Vec<_> = sockets.iter().map(|(socket, node)| (*socket, node)).collect();
+            assert_eq!(sockets, [(socket, &id("n")), (9, &id("other"))]);
+        }
+        assert_eq!(roster.older_than(3), [(id("n"), 2), (id("other"), 9)]);
+        assert_eq!(roster.older_than(2), []);
+        assert_eq!((roster.close(1), roster.close(2), roster.close(2)), (None, Some(id("n")), None));
+        assert_eq!((roster.len(), roster.nodes.len(), roster.sockets.len()), (1, 1, 1));
+    }
+}
