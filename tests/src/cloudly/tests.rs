@@ -102,7 +102,8 @@ async fn a_refused_offer_consumes_no_sequence() {
     ask(&carrier, "registerClusterRelay", &relay(0)).await.unwrap();
 }
 
-/// OUT-01: a binding holds on the carrier that registered it and on no other.
+/// OUT-01, PROT-16: a binding holds on the carrier that registered it and on no other, and is of the cluster that
+/// Cloudly knows.
 #[tokio::test]
 async fn a_binding_belongs_to_its_carrier() {
     let client = Client::new().await;
@@ -112,6 +113,7 @@ async fn a_binding_belongs_to_its_carrier() {
     let binding = ask(&first, "registerPalletRuntimeSession", &node).await.unwrap()["session"].clone();
     let historical = ask(&first, "registerPalletRuntimeSession", &node).await.unwrap()["session"].clone();
     assert_eq!(binding, historical);
+    assert_eq!(binding["clusterId"], "cluster-1");
     let body = format!(r#"{{"session":{binding},"z":1.0,"a":2}}"#);
     let carried = first.call("getRuntimeSecretMaterial", &body, WAIT).await.unwrap();
     assert!(carried.outcome().unwrap().get().contains(&body));
@@ -120,6 +122,44 @@ async fn a_binding_belongs_to_its_carrier() {
     let foreign = ask(&second, "getRuntimeSecretMaterial", &asked).await.unwrap_err();
     assert_eq!(foreign.name(), "runtime-session-unknown");
     assert_eq!(ask(&second, "noSuchMethod", &json!({})).await.unwrap_err().text, UNKNOWN_METHOD);
+    client.cloudly.change(|settings| settings.cluster_id = "cluster-2".to_owned());
+    let other = ask(&second, "registerPalletRuntimeSession", &node).await.unwrap();
+    assert_eq!(other["session"]["clusterId"], "cluster-2", "the node states none");
+}
+
+/// FWD-38: a session that is gone is fenced without a call: by the node's next one, and by the end of its carrier.
+#[tokio::test]
+async fn a_session_that_is_gone_is_fenced() {
+    let client = Client::new().await;
+    let node = |nonce: &str| {
+        json!({"protocol": offer(), "authorization": "pallet-bearer-of-node-1", "nodeId": "node-1",
+            "nodeInstanceNonce": nonce, "credentialGeneration": 1})
+    };
+    let (carrier, _events) = client.session().await;
+    let mut bindings = Vec::new();
+    for nonce in ["first", "second"] {
+        let registered = ask(&carrier, "registerPalletRuntimeSession", &node(nonce)).await.unwrap();
+        bindings.push(json!({"session": registered["session"]}));
+    }
+    const REPORT: &str = "reportRuntimeNetworkProtection";
+    let fenced = ask(&carrier, REPORT, &bindings[0]).await.unwrap_err();
+    assert_eq!(fenced.name(), "runtime-session-superseded");
+    ask(&carrier, REPORT, &bindings[1]).await.unwrap();
+    carrier.cut();
+    client.cloudly.wait_open_connections(0).await.unwrap();
+    assert_eq!(client.cloudly.binding_of("node-1"), None);
+}
+
+/// SES-06: a tag is none that the server accepts of this client, and the attempt is counted.
+#[tokio::test]
+async fn a_tag_is_refused_and_counted() {
+    let client = Client::new().await;
+    let (carrier, _events) = client.session().await;
+    let tag = json!({"name": "coretraffic", "payload": {}});
+    for (count, method) in [(1, "__typedsocket_setTag"), (2, "__typedsocket_removeTag")] {
+        assert!(ask(&carrier, method, &tag).await.is_err());
+        assert_eq!(client.cloudly.tag_calls(), count);
+    }
 }
 
 /// It goes away, comes back on its port, pushes to the newest session and follows a script.
@@ -156,7 +196,7 @@ async fn it_goes_away_and_returns() {
     client.cloudly.wait_open_connections(0).await.unwrap();
 }
 
-/// REG-24, REG-25, REG-64, REG-65: a registration over a live verified session takes the place of a stored
+/// REG-24, REG-25, REG-31, REG-64, REG-65: a registration over a live verified session takes the place of a stored
 /// relay; its address is published, and its hub becomes the platform endpoint. LIS-28: what nodes dial is
 /// the block's alone.
 #[tokio::test]
@@ -175,22 +215,28 @@ async fn an_accepted_relay_stands_for_the_cluster() {
     cloudly.store_relay(stored.clone());
     assert_eq!(cloudly.standing(), Some(StandingRelay { connection: None, ..stored.clone() }));
     let (carrier, _events) = client.session().await;
-    let mut foreign = relay(0);
-    foreign["relay"]["nodeId"] = json!("nobody");
-    ask(&carrier, "registerClusterRelay", &foreign).await.unwrap_err();
+    cloudly.change(|settings| settings.foreign_nodes.insert("of-another-cluster".to_owned()));
+    for (sequence, node, name) in
+        [(0, "nobody", "relay-node-unknown"), (1, "of-another-cluster", "relay-node-foreign")]
+    {
+        let mut refused = relay(sequence);
+        refused["relay"]["nodeId"] = json!(node);
+        let refused = ask(&carrier, "registerClusterRelay", &refused).await.unwrap_err();
+        assert_eq!(refused.name(), name);
+    }
     assert_eq!(
         cloudly.a_record("relay.localhost.test"),
         Some(stored.listen_address),
         "no refusal takes its place"
     );
 
-    ask(&carrier, "registerClusterRelay", &relay(1)).await.unwrap();
+    ask(&carrier, "registerClusterRelay", &relay(2)).await.unwrap();
     let standing = cloudly.standing().unwrap();
     assert_eq!((standing.node_id.as_str(), standing.connection), ("relay-node", Some(1)));
     assert_eq!(cloudly.a_record("relay.localhost.test"), Some(Ipv4Addr::LOCALHOST));
     assert_eq!(cloudly.a_record("another.test"), None);
     assert_eq!(cloudly.platform_endpoint(), Err("relay-vpn-hub-absent"));
-    let mut with_hub = relay(2);
+    let mut with_hub = relay(3);
     with_hub["relay"]["vpnHub"] = json!({"publicKey": "k", "address": "198.51.100.9", "quicPort": 51820});
     ask(&carrier, "registerClusterRelay", &with_hub).await.unwrap();
     let address = Ipv4Addr::new(198, 51, 100, 9);
