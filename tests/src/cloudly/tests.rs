@@ -150,6 +150,28 @@ async fn a_session_that_is_gone_is_fenced() {
     assert_eq!(client.cloudly.binding_of("node-1"), None);
 }
 
+/// OUT-16, OUT-18: with each binding that is new goes what the node is owed, in that binding; an identical
+/// registration gets the binding of before.
+#[tokio::test]
+async fn a_new_binding_brings_what_is_owed() {
+    let client = Client::new().await;
+    client.cloudly.change(|settings| settings.owed.insert("node-1".to_owned(), r#"{"w":1.0}"#.to_owned()));
+    let node = json!({"protocol": offer(), "authorization": "pallet-bearer-of-node-1", "nodeId": "node-1",
+        "nodeInstanceNonce": "n", "credentialGeneration": 1});
+    let mut bindings = Vec::new();
+    for _ in 0..2 {
+        let (carrier, mut events) = client.session().await;
+        let registered = ask(&carrier, "registerPalletRuntimeSession", &node).await.unwrap();
+        let Some(Event::Request(push, false)) = events.recv().await else { panic!("nothing is pushed") };
+        let body = format!(r#"{{"session":{},"assignment":{{"w":1.0}}}}"#, registered["session"]);
+        assert_eq!((push.method.as_str(), push.request()), ("applyRuntimeAssignment", body.as_str()));
+        let again = ask(&carrier, "registerPalletRuntimeSession", &node).await.unwrap();
+        assert_eq!(again["session"], registered["session"]);
+        bindings.push(registered["session"].clone());
+    }
+    assert_ne!(bindings[0], bindings[1], "another carrier, another binding");
+}
+
 /// SES-06: a tag is none that the server accepts of this client, and the attempt is counted.
 #[tokio::test]
 async fn a_tag_is_refused_and_counted() {
