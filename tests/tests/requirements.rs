@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The completed areas and how many requirements each has.
-const COMPLETE: [(&str, usize); 15] = [
+const COMPLETE: [(&str, usize); 16] = [
     ("ARC", 24),
     ("CFG", 49),
     ("START", 31),
@@ -18,6 +18,7 @@ const COMPLETE: [(&str, usize); 15] = [
     ("REG", 67),
     ("LIS", 28),
     ("FWD", 39),
+    ("OUT", 21),
     ("RET", 9),
     ("LOG", 16),
     ("OPS", 11),
