@@ -160,7 +160,10 @@ async fn an_outage_of_several_windows_costs_a_node_neither_its_lease_nor_its_wor
         run.renewals[places[0]].renewal.not_before + MARGIN_MS <= lost,
         "offered at the loss: {places:?}"
     );
-    assert!(places.windows(2).all(|pair| pair[1] == pair[0] + 1), "each window in its turn: {places:?}");
+    assert!(places.is_sorted_by(|earlier, later| earlier < later), "each window once, in order: {places:?}");
+    // A host that stands still past a whole window has the latest one offered (ESC-27); it does not do so always.
+    let in_turn = places.windows(2).filter(|pair| pair[1] == pair[0] + 1).count();
+    assert!(in_turn >= 2, "one window after the other: {places:?}");
     for judged in node.judged().iter().skip(1) {
         assert!(judged.lease_end > Some(judged.at), "the lease never ran out: {judged:?}");
     }
