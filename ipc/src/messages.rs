@@ -19,6 +19,7 @@ pub mod pulld;
 pub mod pulls;
 pub mod readiness;
 pub mod relayd;
+pub mod standing;
 pub mod vpn_network;
 pub mod vpnd;
 

@@ -51,7 +51,7 @@ pub async fn serve(confined: Confined) -> Result<(), StartError> {
                     warn!("a connection came that was not asked for");
                 }
             }
-            Told::Message(ToPulld::Worker(_), _) => {}
+            Told::Message(ToPulld::Worker(_) | ToPulld::AskStanding { .. }, _) => {}
             Told::Stop => break,
         }
     }

@@ -102,7 +102,11 @@ impl Supervisor {
                 });
                 (id, Answer::Listener(listener))
             }
-            ToRelayd::Worker(_) | ToRelayd::Start(_) | ToRelayd::HubUnavailable(_) => return,
+            ToRelayd::Worker(_)
+            | ToRelayd::Start(_)
+            | ToRelayd::HubUnavailable(_)
+            | ToRelayd::AskStanding { .. }
+            | ToRelayd::AskNodes { .. } => return,
         };
         let waiter = self.asks.lock().expect("no holder of the asks panics").settle(id);
         if let Some(waiter) = waiter {

@@ -40,6 +40,10 @@ pub enum Kind {
     Keep,
     /// relayd states what blocks its hops.
     Readiness,
+    /// relayd or pulld answers how it stands.
+    AnswerStanding,
+    /// relayd answers with a page of its roster.
+    AnswerNodes,
     /// relayd states that a link between workers ended.
     LinkLost,
     /// relayd's start cannot succeed.
@@ -64,7 +68,7 @@ pub enum Phase {
 }
 
 /// The table: kind, from which phase, up to which phase, and whether only once.
-const PERMITTED: [(Kind, Phase, Phase, bool); 18] = [
+const PERMITTED: [(Kind, Phase, Phase, bool); 20] = [
     (Kind::Hello, Phase::New, Phase::New, true),
     (Kind::Confined, Phase::Greeted, Phase::Greeted, true),
     (Kind::Record, Phase::Confined, Phase::Open, false),
@@ -81,6 +85,8 @@ const PERMITTED: [(Kind, Phase, Phase, bool); 18] = [
     (Kind::Open, Phase::Confined, Phase::Informed, true),
     (Kind::Keep, Phase::Confined, Phase::Open, false),
     (Kind::Readiness, Phase::Confined, Phase::Open, false),
+    (Kind::AnswerStanding, Phase::Confined, Phase::Open, false),
+    (Kind::AnswerNodes, Phase::Confined, Phase::Open, false),
     (Kind::LinkLost, Phase::Confined, Phase::Open, false),
     (Kind::StartFailed, Phase::Confined, Phase::Informed, true),
 ];
@@ -149,6 +155,8 @@ impl Gate {
             | Kind::Waiting
             | Kind::Keep
             | Kind::Readiness
+            | Kind::AnswerStanding
+            | Kind::AnswerNodes
             | Kind::LinkLost
             | Kind::StartFailed => self.phase,
         };

@@ -53,6 +53,9 @@ impl Said {
             Self::Relayd(FromRelayd::Open) => Kind::Open,
             Self::Relayd(FromRelayd::Keep(_)) => Kind::Keep,
             Self::Relayd(FromRelayd::Readiness { .. }) => Kind::Readiness,
+            Self::Relayd(FromRelayd::AnswerStanding { .. })
+            | Self::Pulld(FromPulld::AnswerStanding { .. }) => Kind::AnswerStanding,
+            Self::Relayd(FromRelayd::AnswerNodes { .. }) => Kind::AnswerNodes,
             Self::Relayd(FromRelayd::LinkLost { .. }) => Kind::LinkLost,
             Self::Relayd(FromRelayd::StartFailed { .. }) => Kind::StartFailed,
             Self::Pulld(FromPulld::AskConnection { .. }) => Kind::AskConnection,

@@ -2,7 +2,7 @@
 
 use bincode::{Decode, Encode};
 
-use super::{FromWorker, ToWorker, message, pulls::RegistryFailure};
+use super::{FromWorker, ToWorker, message, pulls::RegistryFailure, standing::PulldStanding};
 use crate::{
     asks::AskId,
     worker::{FromAnyWorker, ToAnyWorker},
@@ -34,6 +34,11 @@ pub enum ToPulld {
         /// [`RegistryFailure::Timeout`].
         answer: Result<(), RegistryFailure>,
     },
+    /// Answered with [`FromPulld::AnswerStanding`].
+    AskStanding {
+        /// Copied into the answer.
+        id: AskId,
+    },
 }
 
 /// Pulld → supervisor.
@@ -47,6 +52,13 @@ pub enum FromPulld {
         /// Copied into the answer.
         id: AskId,
     },
+    /// Answers [`ToPulld::AskStanding`].
+    AnswerStanding {
+        /// The ask.
+        id: AskId,
+        /// One look.
+        standing: PulldStanding,
+    },
 }
 
 /// Connections that pulld may ask for before the first of them is answered.
@@ -55,7 +67,7 @@ pub const CONNECTION_ASKS: usize = 32;
 message!(ToPulld, 1 << 20, |message| match message {
     ToPulld::Worker(worker) => worker.descriptors(),
     ToPulld::AnswerConnection { answer: Ok(()), .. } => 1,
-    ToPulld::Start(_) | ToPulld::AnswerConnection { answer: Err(_), .. } => 0,
+    ToPulld::Start(_) | ToPulld::AnswerConnection { answer: Err(_), .. } | ToPulld::AskStanding { .. } => 0,
 });
 message!(FromPulld, 16 << 10);
 

@@ -4,7 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use bincode::{Decode, Encode};
 
-use super::{FromWorker, ToWorker, message, readiness::Refusal};
+use super::{
+    FromWorker, ToWorker, message,
+    readiness::Refusal,
+    standing::{NodePage, RelaydStanding},
+};
 use crate::{
     asks::AskId,
     hello::Role,
@@ -142,6 +146,18 @@ pub enum ToRelayd {
     /// No hub can run any more, as [`VpnFacts::unavailable`] says of one that never could: its executable failed
     /// when vpnd was to be started again (VPN-36).
     HubUnavailable(String),
+    /// Answered with [`FromRelayd::AnswerStanding`].
+    AskStanding {
+        /// Copied into the answer.
+        id: AskId,
+    },
+    /// Answered with [`FromRelayd::AnswerNodes`]: the first nodes of the roster whose id comes after this one.
+    AskNodes {
+        /// Copied into the answer.
+        id: AskId,
+        /// The last id of the page before.
+        after: Option<String>,
+    },
 }
 
 /// Relayd → supervisor: the whole list of what relayd may ask or state.
@@ -185,6 +201,20 @@ pub enum FromRelayd {
         /// At most one per hop and kind, in the order of the hops.
         refusals: Vec<Refusal>,
     },
+    /// Answers [`ToRelayd::AskStanding`].
+    AnswerStanding {
+        /// The ask.
+        id: AskId,
+        /// One look.
+        standing: Box<RelaydStanding>,
+    },
+    /// Answers [`ToRelayd::AskNodes`].
+    AnswerNodes {
+        /// The ask.
+        id: AskId,
+        /// The page.
+        page: NodePage,
+    },
     /// A link between workers ended while relayd goes on; the supervisor makes a new one, unless it did.
     LinkLost {
         /// Who held the other end.
@@ -207,7 +237,9 @@ message!(ToRelayd, 1 << 20, |message| match message {
     | ToRelayd::AnswerIdentity { .. }
     | ToRelayd::AnswerAddresses { .. }
     | ToRelayd::AnswerListenerFacts { .. }
-    | ToRelayd::HubUnavailable(_) => 0,
+    | ToRelayd::HubUnavailable(_)
+    | ToRelayd::AskStanding { .. }
+    | ToRelayd::AskNodes { .. } => 0,
 });
 message!(FromRelayd, 32 << 10);
 

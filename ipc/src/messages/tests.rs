@@ -38,6 +38,7 @@ fn to_pulld(message: &ToPulld) -> &'static [&'static str] {
             &["registry origin", "relay origin", "trust anchors"]
         }
         ToPulld::AnswerConnection { id: _, answer: Ok(()) | Err(_) } => &["connection"],
+        ToPulld::AskStanding { id: _ } => &[],
     }
 }
 

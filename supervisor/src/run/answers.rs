@@ -57,6 +57,9 @@ impl Supervisor {
                 self.readiness.state(refusals);
                 self.note_readiness();
             }
+            FromRelayd::AnswerStanding { .. } | FromRelayd::AnswerNodes { .. } => {
+                self.fail(Role::Relayd, "it answers what nobody asked");
+            }
             FromRelayd::LinkLost { role, number } => self.link_lost(role, number),
             FromRelayd::StartFailed { cause } => self.start_failed(cause),
         }

@@ -19,6 +19,7 @@ impl Supervisor {
         match message {
             FromPulld::Worker(_) => {}
             FromPulld::AskConnection { id } => self.ask_connection(id),
+            FromPulld::AnswerStanding { .. } => self.fail(Role::Pulld, "it answers what nobody asked"),
         }
     }
 
