@@ -13,38 +13,40 @@ use coreflow_ipc::{
     now::Now,
     typedrequest::{Body, Envelope, Outcome, PeerError},
 };
-use tracing::{debug, info, warn};
+use tracing::warn;
 
 use crate::{
     certificate::{Chain, Loaded, renewal::Renewal},
     cluster::{Origin, Served},
     constants::CALL_BUDGET,
     continuity::Continuity,
-    contract::identity::{Identified, RegisterSession, SessionRegistered},
+    contract::identity::{Identified, SessionRegistered},
     escrow::{self, Escrow},
     forwarder::{self, Forwarder, Socket},
     hub::{self, Hub},
     ingress::{self, Ingress},
     pending::{Due, Ended, Pending},
     protocol::{Kind, compatible, refused_by_cloudly},
-    readiness::{Hop, Readiness, Refusal},
+    readiness::{Readiness, Refusal},
     refusals::PROTOCOL_REFUSED,
     registration::{self, Answered, Registration},
-    session::{self, Announced, Connection, Session},
+    session::{self, Connection, Session},
 };
 
 mod announcing;
 mod calls;
 mod carrying;
 mod certificate;
+mod connecting;
 mod notes;
 mod routing;
+
 mod stated;
 mod superseded;
 mod vpn;
 
+use calls::Purpose;
 pub use calls::{CallFailure, OwnCall, Read};
-use calls::{Purpose, announced};
 pub use notes::Statement;
 use stated::Stated;
 use superseded::Superseded;
@@ -312,70 +314,10 @@ impl Core {
         turn.effects
     }
 
-    fn session(&mut self, event: &session::Event, turn: &mut Turn) {
-        for action in self.session.handle(event, turn.now, turn.random) {
-            match action {
-                session::Action::AskIdentity => turn.effects.push(Effect::AskIdentity),
-                session::Action::Dial { connection } => turn.effects.push(Effect::Dial(connection)),
-                session::Action::Hangup { connection } => turn.effects.push(Effect::Hangup(connection)),
-                session::Action::Announce { connection } => self.announce(connection, turn),
-                session::Action::Registered { count, renewed } => self.registered(count, renewed, turn),
-                session::Action::Lost => self.lost(turn),
-            }
-        }
-        if self.session.connection().is_none() {
-            // Whatever was called on a connection that ended will not be answered.
-            for ended in self.calls.end_where(|_| true) {
-                self.ended(ended, Err("closed"), turn);
-            }
-        }
-    }
-
-    fn announce(&mut self, connection: Connection, turn: &mut Turn) {
-        let identity = self.identity.as_ref().expect("the session announces an identity it was granted");
-        let body = Body::of(&RegisterSession {
-            identity: &calls::document(identity),
-            client_type: "coreflow",
-            protocol: Kind::CloudlyClient.own_offer(),
-        });
-        self.call(connection, "registerCloudlyClientSession", body, Purpose::Announce(connection), turn);
-    }
-
     fn call(&mut self, connection: Connection, method: &str, body: Body, purpose: Purpose, turn: &mut Turn) {
         let deadline = turn.now.mono + CALL_BUDGET;
         let frame = self.calls.open(method.to_owned(), body, deadline, purpose);
         turn.effects.push(Effect::ToCloudly { connection, frame });
-    }
-
-    fn registered(&mut self, count: u64, renewed: bool, turn: &mut Turn) {
-        if renewed {
-            debug!(method = "registerCloudlyClientSession", "the Cloudly session has a renewed identity");
-        } else {
-            info!(connection = count, "the Cloudly session is registered");
-            self.forward(forwarder::Event::SessionUp { count }, turn);
-            self.escrow(escrow::Event::SessionUp, turn);
-            self.ingress(ingress::Event::SessionUp, turn);
-            self.hub(hub::Event::SessionUp, turn);
-            self.continuity.session_changed(self.forwarder.stale(), turn.now);
-            turn.effects.push(Effect::Dispatchable(true));
-        }
-        self.register(registration::Event::SessionRegistered, turn);
-        self.recarry(turn);
-    }
-
-    fn lost(&mut self, turn: &mut Turn) {
-        if self.stopping {
-            debug!("the Cloudly session is closed");
-        } else {
-            warn!("the Cloudly session is lost; nodes stay connected until it returns");
-        }
-        self.continuity.session_lost();
-        self.register(registration::Event::SessionLost, turn);
-        self.forward(forwarder::Event::SessionDown, turn);
-        self.escrow(escrow::Event::SessionDown, turn);
-        self.ingress(ingress::Event::SessionDown, turn);
-        self.hub(hub::Event::SessionDown, turn);
-        turn.effects.push(Effect::Dispatchable(false));
     }
 
     fn ended(&mut self, ended: Ended<Purpose>, outcome: Result<Outcome, &'static str>, turn: &mut Turn) {
@@ -406,38 +348,6 @@ impl Core {
         }
     }
 
-    /// What an answer to `registerCloudlyClientSession` means to the session and its readiness.
-    fn announced(&mut self, connection: Connection, answered: &Answered, turn: &mut Turn) {
-        let hop = Hop::CloudlyClient;
-        let announced = match announced(answered) {
-            Ok(()) => {
-                self.readiness.accept_offer(hop);
-                self.readiness.usable_answer(hop);
-                Announced::Accepted
-            }
-            Err(calls::NotAnnounced::Offer(disagreement)) => {
-                if self.readiness.refuse_offer(hop, disagreement) {
-                    warn!(hop = hop.name(), "{}", disagreement.line());
-                }
-                turn.effects.push(Effect::Waiting("Cloudly to accept the protocol offer".to_owned()));
-                Announced::NotServed
-            }
-            Err(calls::NotAnnounced::Unusable(line)) => {
-                self.readiness.accept_offer(hop);
-                if self.readiness.unusable_answer(hop, line.clone()) {
-                    warn!(hop = hop.name(), "{line}");
-                }
-                turn.effects.push(Effect::Waiting("a usable answer of Cloudly".to_owned()));
-                Announced::NotServed
-            }
-            Err(calls::NotAnnounced::Failed(why)) => {
-                warn!(method = "registerCloudlyClientSession", "the session is not registered: {why}");
-                Announced::Failed
-            }
-        };
-        self.session(&session::Event::Announced { connection, announced }, turn);
-    }
-
     fn read(&mut self, read: Read, turn: &mut Turn) {
         let (Some(identity), Some(connection), true) =
             (&self.identity, self.session.connection(), self.session.dispatchable())
@@ -450,18 +360,6 @@ impl Core {
             OwnCall::Certificate { domain } => calls::get_certificate(identity, domain),
         };
         self.call(connection, read.call.method(), body, Purpose::Read(read), turn);
-    }
-
-    fn recarry(&mut self, turn: &mut Turn) {
-        for (node, socket) in self.continuity.due(turn.now) {
-            if self.forwarder.is_stale(&node, socket) {
-                info!(
-                    node = node.as_str(),
-                    "node {node} asked to re-register: this relay's Cloudly session changed"
-                );
-                turn.effects.push(Effect::CloseNode(socket));
-            }
-        }
     }
 
     fn tick(&mut self, turn: &mut Turn) {

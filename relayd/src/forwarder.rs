@@ -10,30 +10,26 @@ use std::{
 
 use coreflow_ipc::{
     now::Now,
-    typedrequest::{Answer, Body, Ids, Outcome, Request, UNKNOWN_METHOD, plain_refusal, write_answer},
+    typedrequest::{Answer, Body, Ids, Request},
 };
 
 use crate::{
     constants::{PUSH_BUDGET, REGISTRATION_WAIT},
-    contract::{
-        renewal::{Projection, binders::bind_projection_acknowledgement},
-        runtime::{Addressed, Binding, Bound, Offered},
-        values::Id,
-    },
+    contract::{renewal::Projection, runtime::Binding, values::Id},
     escrow::Carried,
     pending::{Due, Ended, Pending},
-    protocol::{Disagreement, Kind, judge},
-    refusals::{
-        ESCROW_CLOUDLY_ONLY, Foreign, TOO_MANY_IN_FLIGHT, forward_timeout, node_not_connected,
-        session_unavailable,
-    },
-    routes::{NodeMethod, PROJECTION, node_method},
+    protocol::Disagreement,
+    refusals::{Foreign, forward_timeout, node_not_connected, session_unavailable},
+    routes::NodeMethod,
     session::Connection,
 };
 
+mod downward;
 mod in_flight;
 mod roster;
+mod upward;
 
+use downward::answer_cloudly;
 use in_flight::{InFlight, Share};
 use roster::Roster;
 
@@ -264,146 +260,6 @@ impl Forwarder {
         actions
     }
 
-    fn request(&mut self, socket: Socket, request: Request, now: Now, actions: &mut Vec<Action>) {
-        let refusal = match node_method(&request.method) {
-            None => plain_refusal(UNKNOWN_METHOD),
-            Some(NodeMethod::Hold) => plain_refusal(ESCROW_CLOUDLY_ONLY),
-            Some(kind) => match self.admit(socket, kind, &request, actions) {
-                Ok(()) => return self.forward(socket, kind, request, now, actions),
-                Err(refusal) => refusal,
-            },
-        };
-        actions
-            .push(Action::SendDown { socket, frame: write_answer(&request.method, &request.ids, &refusal) });
-    }
-
-    /// Judges the offer of a registration, or the session of any other request (PROT-12, FWD-12 –
-    /// FWD-16), before anything is forwarded.
-    fn admit(
-        &self,
-        socket: Socket,
-        kind: NodeMethod,
-        request: &Request,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), Outcome> {
-        if kind == NodeMethod::Register {
-            let offered: Option<Offered<'_>> = request.body.read().ok();
-            match judge(Kind::PalletRuntime, offered.and_then(|offered| offered.protocol)) {
-                Ok(_) => actions.push(Action::OfferServed),
-                Err(disagreement) => {
-                    actions.push(Action::OfferRefused(disagreement));
-                    return Err(disagreement.refusal());
-                }
-            }
-        } else {
-            let bound = request.body.read::<Bound>().map_err(|_| Foreign::Session);
-            let checked = bound.and_then(|bound| self.roster.check(socket, &bound.session, self.session));
-            if let Err(which) = checked {
-                actions.push(Action::Note(Note::Foreign { method: request.method.clone(), which }));
-                return Err(which.refusal());
-            }
-            if self.session.is_none() {
-                return Err(session_unavailable(0));
-            }
-        }
-        if !self.uplink_full && self.in_flight.admits(socket, request.body.len(), self.share(socket)) {
-            Ok(())
-        } else {
-            Err(plain_refusal(TOO_MANY_IN_FLIGHT))
-        }
-    }
-
-    fn share(&self, socket: Socket) -> Share {
-        if self.carries(socket) { Share::Node } else { Share::Stranger }
-    }
-
-    fn forward(
-        &mut self,
-        socket: Socket,
-        kind: NodeMethod,
-        request: Request,
-        now: Now,
-        actions: &mut Vec<Action>,
-    ) {
-        let bytes = request.body.len();
-        let share = self.share(socket);
-        self.in_flight.take(socket, bytes, share);
-        let up = Up { socket, kind, ids: request.ids, arrived: now.mono, bytes, share };
-        let waiting = Waiting { method: request.method, body: request.body, up };
-        if self.session.is_some() { self.send_up(waiting, actions) } else { self.wait(waiting) }
-    }
-
-    fn wait(&mut self, waiting: Waiting) {
-        self.waits += 1;
-        let until = waiting.up.arrived + REGISTRATION_WAIT;
-        self.waiting_of.insert((waiting.up.socket, until, self.waits));
-        self.waiting.insert((until, self.waits), waiting);
-    }
-
-    fn send_up(&mut self, waiting: Waiting, actions: &mut Vec<Action>) {
-        let deadline = waiting.up.arrived + waiting.up.kind.budget();
-        actions.push(Action::SendUp(self.up.open(waiting.method, waiting.body, deadline, waiting.up)));
-    }
-
-    fn answered(&mut self, answer: Answer, now: Now, actions: &mut Vec<Action>) {
-        let Some((ended, outcome)) = self.up.answered(answer, now, |_| true) else { return };
-        if ended.purpose.kind == NodeMethod::Register
-            && let Outcome::Response(body) = &outcome
-        {
-            self.bind(ended.purpose.socket, body, actions);
-        }
-        self.answer_node(&ended.method, &ended.purpose, &outcome, actions);
-    }
-
-    fn answer_node(&mut self, method: &str, up: &Up, outcome: &Outcome, actions: &mut Vec<Action>) {
-        self.in_flight.give_back(up.socket, up.bytes, up.share);
-        actions.push(Action::SendDown { socket: up.socket, frame: write_answer(method, &up.ids, outcome) });
-    }
-
-    /// The binding that Cloudly issued ties the node to this socket; an older one is superseded.
-    fn bind(&mut self, socket: Socket, body: &Body, actions: &mut Vec<Action>) {
-        let Some(count) = self.session else { return };
-        match body.read::<Bound>() {
-            Ok(bound) => {
-                let node = bound.session.node_id.clone();
-                if let Some(tied) = self.roster.register(socket, bound.session, count) {
-                    actions.extend(tied.replaced.map(|node| Action::Note(Note::Gone { node })));
-                    actions.extend(tied.superseded.map(Action::Superseded));
-                    actions.push(Action::Note(Note::Registered { node }));
-                }
-            }
-            Err(_) => actions.push(Action::Note(Note::Unbound)),
-        }
-    }
-
-    fn push(&mut self, connection: Connection, request: Request, now: Now, actions: &mut Vec<Action>) {
-        let addressed = request.body.read::<Addressed>();
-        let node = addressed.map(|addressed| addressed.session.node_id);
-        let socket = node.as_ref().ok().and_then(|node| self.roster.socket(node));
-        let (Ok(node), Some(socket)) = (&node, socket) else {
-            let refusal = node_not_connected(node.as_ref().map_or("without an id", Id::as_str));
-            let frame = write_answer(&request.method, &request.ids, &refusal);
-            actions.push(Action::AnswerUp { connection, frame });
-            return;
-        };
-        let down = Down { socket, node: node.clone(), connection, ids: request.ids };
-        let frame = self.down.open(request.method, request.body, now.mono + PUSH_BUDGET, down);
-        actions.push(Action::SendDown { socket, frame });
-    }
-
-    fn node_answered(&mut self, socket: Socket, answer: Answer, now: Now, actions: &mut Vec<Action>) {
-        // A push is answered by the socket that it was sent to, and by no other.
-        let answered = self.down.answered(answer, now, |down| down.socket == socket);
-        let Some((ended, outcome)) = answered else { return };
-        if ended.method == PROJECTION
-            && let Outcome::Response(answer) = &outcome
-            && let Some(projection) = bind_projection_acknowledgement(&ended.body, answer)
-        {
-            actions.push(Action::Acknowledged { node: ended.purpose.node.clone(), projection });
-        }
-        actions.push(answer_cloudly(&ended, &outcome));
-    }
-
     /// The socket's requests have nobody left to answer; pushes on their way to it are refused.
     fn closed(&mut self, socket: Socket, actions: &mut Vec<Action>) {
         self.up.end_of(socket);
@@ -486,11 +342,6 @@ impl Carried for Forwarder {
     fn carried(&self, node: &Id) -> Option<(&Binding, Socket)> {
         self.roster.carried(node)
     }
-}
-
-fn answer_cloudly(ended: &Ended<Down>, outcome: &Outcome) -> Action {
-    let frame = write_answer(&ended.method, &ended.purpose.ids, outcome);
-    Action::AnswerUp { connection: ended.purpose.connection, frame }
 }
 
 #[cfg(test)]

@@ -13,42 +13,34 @@ use coreflow_ipc::{
     link::LinkError,
     messages::relayd::{FromRelayd, RelaydStart, ToRelayd},
     now::Clock,
-    typedrequest::{Body, Envelope, Malformed},
+    typedrequest::Body,
     worker::{Confined, Life, StartError, Told},
 };
 use fastrand::Rng;
 use tokio::{
     runtime::Handle,
     sync::{mpsc, oneshot, watch},
-    task::AbortHandle,
     time::{Instant, Sleep, sleep_until, timeout},
 };
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 use crate::{
     certificate::{self, Serving},
-    constants::{
-        CLOCK_LOOK, CLOSE_BUDGET, CLOUDLY_QUEUE_BYTES, CORE_QUEUE, DIAL_BUDGET, EVENTS_AT_ONCE, HUB_QUEUE,
-    },
+    constants::{CLOCK_LOOK, CLOSE_BUDGET, CLOUDLY_QUEUE_BYTES, CORE_QUEUE, EVENTS_AT_ONCE, HUB_QUEUE},
     core::{CallFailure, Core, Effect, Event, Read},
     forwarder::Socket,
     hub,
     listener::{self, FromListener, Parts, Sockets},
     peers::Peers,
-    session::{
-        self, Connection,
-        dial::{DialError, Dialer, LIMITS},
-    },
+    session::{self, Connection, dial::Dialer},
     start::{self, ReadRequest, Started},
     supervisor::Supervisor,
-    websocket::{self, Outlet, Receiver},
+    websocket::Outlet,
 };
 
-/// What the session's tasks report.
-enum FromSession {
-    Event(Event),
-    Opened(Connection, Outlet),
-}
+mod cloudly;
+
+use cloudly::{Dial, FromSession};
 
 /// What the loop turns to next.
 enum Next {
@@ -84,12 +76,6 @@ pub async fn serve(confined: Confined) -> Result<(), StartError> {
         }
         Err(error) => Err(StartError::Link(error)),
     }
-}
-
-/// A connection to Cloudly from its dial to its end.
-struct Dial {
-    task: AbortHandle,
-    opened: bool,
 }
 
 struct Relayd {
@@ -288,27 +274,6 @@ impl Relayd {
         }
     }
 
-    async fn session_event(&mut self, event: FromSession) {
-        match event {
-            FromSession::Opened(connection, outlet) if self.core.is_current(connection) => {
-                if let Some(dial) = self.dials.get_mut(&connection) {
-                    dial.opened = true;
-                }
-                self.cloudly = Some((connection, outlet));
-                self.handle(Event::Session(session::Event::Connected { connection })).await;
-            }
-            // The session went on without this dial; dropping its outlet closes it.
-            FromSession::Opened(..) => {}
-            FromSession::Event(event) => {
-                if let Event::Session(session::Event::Closed { connection }) = event {
-                    self.dials.remove(&connection);
-                    self.cloudly.take_if(|(open, _)| *open == connection);
-                }
-                self.handle(event).await;
-            }
-        }
-    }
-
     /// What is still queued for Cloudly and the nodes goes out, and each socket is closed in order,
     /// within a bound.
     async fn close_sockets(&mut self) {
@@ -416,20 +381,6 @@ impl Relayd {
         }
     }
 
-    /// A Cloudly that is behind costs what does not fit, which its caller's own budget answers; a session
-    /// that is closed for it would cost every node. One that takes nothing at all is closed by its task.
-    fn send_cloudly(&mut self, connection: Connection, frame: String) {
-        let Some((open, outlet)) = &self.cloudly else { return };
-        if *open != connection {
-            return;
-        }
-        let behind = !outlet.send(frame) && !outlet.ended();
-        if behind && !self.cloudly_behind {
-            warn!("Cloudly is behind in taking what it is sent; what does not fit is left out");
-        }
-        self.cloudly_behind = behind;
-    }
-
     fn send_node(&self, socket: Socket, frame: String) {
         let Some(outlet) = self.nodes.get(&socket) else { return };
         if self.core.carries(socket) {
@@ -438,61 +389,5 @@ impl Relayd {
         if !outlet.send(frame) && !outlet.ended() && outlet.hangup() {
             warn!(socket, "a node does not take what it is sent; its socket is closed");
         }
-    }
-
-    fn ask_identity(&self) {
-        let (supervisor, events) = (self.supervisor.clone(), self.session.0.clone());
-        tokio::spawn(async move {
-            let event = match supervisor.ask_identity().await {
-                Ok(identity) => Event::Identity(identity),
-                Err(denied) => {
-                    debug!(?denied, "there is no identity");
-                    Event::Session(session::Event::IdentityDenied)
-                }
-            };
-            let _ = events.send(FromSession::Event(event)).await;
-        });
-    }
-
-    fn dial(&self, connection: Connection) -> AbortHandle {
-        let (supervisor, dialer, events) =
-            (self.supervisor.clone(), Arc::clone(&self.dialer), self.session.0.clone());
-        let task = tokio::spawn(async move {
-            let dialled = timeout(DIAL_BUDGET, async {
-                let addresses = supervisor.ask_addresses().await;
-                dialer.dial(&addresses.map_err(|class| DialError::new("dns", class))?).await
-            });
-            let class = match dialled.await {
-                Ok(Ok(stream)) => {
-                    let (outlet, inlet) = websocket::queue(LIMITS);
-                    let _ = events.send(FromSession::Opened(connection, outlet)).await;
-                    let receiver = FromCloudly { connection, events: events.clone() };
-                    websocket::run(stream, inlet, LIMITS, receiver).await.class().to_owned()
-                }
-                Ok(Err(DialError { class, code })) => format!("{class} ({code})"),
-                Err(_) => "timeout".to_owned(),
-            };
-            info!(class, "the connection to Cloudly ended");
-            let event = session::Event::Closed { connection };
-            let _ = events.send(FromSession::Event(Event::Session(event))).await;
-        });
-        task.abort_handle()
-    }
-}
-
-struct FromCloudly {
-    connection: Connection,
-    events: mpsc::Sender<FromSession>,
-}
-
-impl Receiver for FromCloudly {
-    async fn envelope(&mut self, envelope: Envelope, _: usize) -> bool {
-        let event = Event::FromCloudly { connection: self.connection, envelope };
-        self.events.send(FromSession::Event(event)).await.is_ok()
-    }
-
-    fn malformed(&mut self, malformed: Malformed) {
-        // Cloudly is one authenticated peer; the supervisor's budget bounds these lines.
-        warn!(class = %malformed, "Cloudly sent what is no request; it got no answer");
     }
 }

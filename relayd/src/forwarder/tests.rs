@@ -1,7 +1,7 @@
 //! Scripts of events and exactly what follows from each, as nodes and Cloudly see it.
 
 use bytes::Bytes;
-use coreflow_ipc::typedrequest::{Envelope, PeerError, read};
+use coreflow_ipc::typedrequest::{Envelope, Outcome, PeerError, UNKNOWN_METHOD, read};
 
 use super::*;
 
