@@ -139,8 +139,9 @@ impl Connections {
         {
             return Ok(Connection { kind: Kind::Shared(lease), reused: true });
         }
-        let socket = self.dials.dial().await.map_err(GreetError::Failed)?;
+        let (socket, open) = self.dials.dial().await.map_err(GreetError::Failed)?;
         let (stream, spoken) = self.registry.greet(socket, offered).await?;
+        let stream = stream.counted(open);
         let opened = match spoken {
             Protocol::Http1 => Http1::open(stream).await.map(|own| Kind::Own(Box::new(own))),
             Protocol::Http2 => Shared::open(stream).await.map(|shared| self.share(shared)),

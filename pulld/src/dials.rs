@@ -19,7 +19,10 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
 };
 
-use crate::registry::Protocol;
+use crate::{
+    counts::{Open, OpenCount},
+    registry::Protocol,
+};
 
 type Answer = Result<OwnedFd, RegistryFailure>;
 
@@ -29,6 +32,7 @@ pub(crate) struct Dials {
     places: Arc<Semaphore>,
     /// An ask has its place until it is answered, also when nobody waits for it any more.
     open: Mutex<Asks<(oneshot::Sender<Answer>, OwnedSemaphorePermit)>>,
+    connections: OpenCount,
     http2: AtomicBool,
 }
 
@@ -40,16 +44,17 @@ impl Dials {
             asking,
             places: Arc::new(Semaphore::new(CONNECTION_ASKS)),
             open: Mutex::default(),
+            connections: OpenCount::default(),
             http2: AtomicBool::new(false),
         };
         (Arc::new(dials), asked)
     }
 
-    /// A connected socket. Who asks first is served first; the wait is bounded by who waits.
+    /// A connected socket, and what counts it. Who asks first is served first; the wait is bounded by who waits.
     ///
     /// # Errors
     /// Why the supervisor made none.
-    pub(crate) async fn dial(&self) -> Result<TcpStream, RegistryFailure> {
+    pub(crate) async fn dial(&self) -> Result<(TcpStream, Open), RegistryFailure> {
         let place = Arc::clone(&self.places).acquire_owned().await;
         let place = place.expect("the places are never closed");
         let (sender, answer) = oneshot::channel();
@@ -58,7 +63,19 @@ impl Dials {
         self.asking.try_send(id).map_err(|_| RegistryFailure::Connect)?;
         let socket = std::net::TcpStream::from(answer.await.map_err(|_| RegistryFailure::Connect)??);
         socket.set_nonblocking(true).map_err(|_| RegistryFailure::Connect)?;
-        TcpStream::from_std(socket).map_err(|_| RegistryFailure::Connect)
+        let socket = TcpStream::from_std(socket).map_err(|_| RegistryFailure::Connect)?;
+        Ok((socket, self.connections.one()))
+    }
+
+    /// Asks that the supervisor has not answered.
+    pub(crate) fn asks(&self) -> u32 {
+        let asks = CONNECTION_ASKS - self.places.available_permits();
+        u32::try_from(asks).expect("the constant is small")
+    }
+
+    /// Connections that were made and are not closed.
+    pub(crate) fn connections(&self) -> u32 {
+        self.connections.get()
     }
 
     /// The supervisor answered ask `id`. An answer that nobody waits for closes its socket; `false` if it

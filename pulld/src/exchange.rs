@@ -16,6 +16,7 @@ use crate::{
     answer::{self, AnswerHead},
     connections::{Connections, RegistryBody},
     constants::{ANSWER_WAIT, STREAM_WAIT},
+    counts::Exchanged,
     idle::{Idle, Side},
     notices::Notices,
     request::Asked,
@@ -30,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) streams: WaitingStreams,
     /// What was said already.
     pub(crate) notices: Arc<Notices>,
+    /// What became of the exchanges.
+    pub(crate) exchanged: Arc<Exchanged>,
 }
 
 /// How the carrying of a body ended.
@@ -62,6 +65,7 @@ pub(crate) async fn run(
         None => Err(RegistryFailure::Connect),
     };
     if let Err(failure) = answered {
+        shared.exchanged.fail();
         shared.notices.failed(failure);
         let _ = shared.out.queue(PulldToRelayd::Failed { id, failure }).await;
     }
@@ -90,6 +94,7 @@ async fn answer_and_carry(
     let waiting = timeout(STREAM_WAIT, shared.streams.take()).await;
     let waiting = waiting.map_err(|_| RegistryFailure::Timeout)?;
     let answer = answer_of(head, AnswerBody::Stream(waiting.id()));
+    shared.exchanged.answer();
     if shared.out.queue(PulldToRelayd::Answer { id, answer }).await.is_err() {
         return Ok(());
     }
@@ -102,6 +107,7 @@ async fn answer_and_carry(
         Carried::Cut(failure) => {
             // The registry's connection is closed before anybody is told.
             drop(body);
+            shared.exchanged.fail();
             shared.notices.cut(failure);
             let _ = shared.out.queue(PulldToRelayd::Cut { id }).await;
         }
@@ -123,6 +129,7 @@ async fn settle(
     connections: &Arc<Connections>,
     shared: &Shared,
 ) -> Result<(), RegistryFailure> {
+    shared.exchanged.answer();
     let _ = shared.out.queue(PulldToRelayd::Answer { id, answer: answer_of(head, crossing) }).await;
     connections.done(body);
     Ok(())

@@ -8,6 +8,7 @@ mod answer;
 mod challenge;
 mod connections;
 pub mod constants;
+mod counts;
 mod dials;
 mod exchange;
 mod failure;

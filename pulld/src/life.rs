@@ -7,6 +7,7 @@ use coreflow_ipc::{
     messages::{
         pulld::{FromPulld, PulldStart, ToPulld},
         pulls::RegistryFailure,
+        standing::PulldStanding,
     },
     worker::{Confined, StartError, Told},
 };
@@ -15,6 +16,7 @@ use tracing::{debug, error, warn};
 
 use crate::{
     connections::Connections,
+    counts::Exchanged,
     dials::Dials,
     link::{self, Configured},
     notices::Notices,
@@ -26,6 +28,7 @@ pub async fn serve(confined: Confined) -> Result<(), StartError> {
     let mut life = confined.join::<FromPulld, ToPulld>(Role::Pulld).await?;
     let (dials, mut asked) = Dials::new();
     let (configured, notices) = (Arc::<Configured>::default(), Arc::<Notices>::default());
+    let exchanged = Arc::<Exchanged>::default();
     let mut relayd: Option<JoinHandle<()>> = None;
     loop {
         let told = tokio::select! {
@@ -37,7 +40,8 @@ pub async fn serve(confined: Confined) -> Result<(), StartError> {
         };
         match told {
             Told::Peer(Role::Relayd, end) => {
-                let serving = link::serve(end, Arc::clone(&configured), Arc::clone(&notices));
+                let (configured, notices) = (Arc::clone(&configured), Arc::clone(&notices));
+                let serving = link::serve(end, configured, notices, Arc::clone(&exchanged));
                 // A restarted relayd comes with a link of its own; the former one has ended, and its exchanges.
                 if let Some(former) = relayd.replace(tokio::spawn(serving)) {
                     former.abort();
@@ -51,12 +55,26 @@ pub async fn serve(confined: Confined) -> Result<(), StartError> {
                     warn!("a connection came that was not asked for");
                 }
             }
-            Told::Message(ToPulld::Worker(_) | ToPulld::AskStanding { .. }, _) => {}
+            Told::Message(ToPulld::AskStanding { id }, _) => {
+                life.outbox.offer(FromPulld::AnswerStanding { id, standing: standing(&dials, &exchanged) });
+            }
+            Told::Message(ToPulld::Worker(_), _) => {}
             Told::Stop => break,
         }
     }
     life.stopped().await;
     Ok(())
+}
+
+/// How this pulld stands.
+pub(crate) fn standing(dials: &Dials, exchanged: &Exchanged) -> PulldStanding {
+    PulldStanding {
+        exchanges: exchanged.open.get(),
+        connections: dials.connections(),
+        asks: dials.asks(),
+        answered: exchanged.answered(),
+        failed: exchanged.failed(),
+    }
 }
 
 /// Later exchanges use the new configuration; those that are under way end with the one they began with.

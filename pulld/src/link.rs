@@ -19,6 +19,7 @@ use tracing::{debug, warn};
 use crate::{
     connections::Connections,
     constants::{EXCHANGE_END, LINK_QUEUE},
+    counts::{Exchanged, Open},
     exchange::{self, Shared},
     notices::Notices,
     waiting_streams::WaitingStreams,
@@ -55,7 +56,12 @@ impl std::fmt::Display for LinkEnd {
 pub(crate) type Configured = Mutex<Option<Arc<Connections>>>;
 
 /// Serves the link whose end is `end` until it ends. Dropped, it ends every exchange.
-pub(crate) async fn serve(end: OwnedFd, configured: Arc<Configured>, notices: Arc<Notices>) {
+pub(crate) async fn serve(
+    end: OwnedFd,
+    configured: Arc<Configured>,
+    notices: Arc<Notices>,
+    exchanged: Arc<Exchanged>,
+) {
     let greeted =
         greet::<PulldToRelayd, RelaydToPulld>(end, Descriptors::Accepted, Role::Pulld, Role::Relayd).await;
     let (sender, receiver) = match greeted {
@@ -64,7 +70,7 @@ pub(crate) async fn serve(end: OwnedFd, configured: Arc<Configured>, notices: Ar
     };
     debug!("the link to relayd is greeted");
     let (out, sending) = outgoing(sender, LINK_QUEUE);
-    let shared = Arc::new(Shared { out, streams: WaitingStreams::default(), notices });
+    let shared = Arc::new(Shared { out, streams: WaitingStreams::default(), notices, exchanged });
     let exchanges = Exchanges { configured, shared, running: Arc::default() };
     let end = tokio::select! {
         end = exchanges.serve(receiver) => end,
@@ -93,6 +99,7 @@ struct Running {
 struct Entry {
     id: PullId,
     running: Arc<Running>,
+    _open: Open,
 }
 
 impl Running {
@@ -159,7 +166,8 @@ impl Exchanges {
         if tasks.contains_key(&id) {
             return false;
         }
-        let entry = Entry { id, running: Arc::clone(&self.running) };
+        let _open = self.shared.exchanged.open.one();
+        let entry = Entry { id, running: Arc::clone(&self.running), _open };
         let task = tokio::spawn(async move {
             let _entry = entry;
             exchange::run(id, request, connections, shared).await;

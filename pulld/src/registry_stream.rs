@@ -22,12 +22,16 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use crate::constants::{RECEIVE, RECEIVE_FIRST};
+use crate::{
+    constants::{RECEIVE, RECEIVE_FIRST},
+    counts::Open,
+};
 
 /// An open connection to the registry.
 pub(crate) struct RegistryStream {
     transport: Transport,
     heard: Heard,
+    _open: Option<Open>,
 }
 
 enum Transport {
@@ -54,7 +58,7 @@ impl Heard {
 impl RegistryStream {
     /// The connection of an origin that is reached without TLS.
     pub(crate) fn plain(socket: TcpStream) -> Self {
-        Self { transport: Transport::Plain(socket), heard: Heard::default() }
+        Self { transport: Transport::Plain(socket), heard: Heard::default(), _open: None }
     }
 
     /// Greets `name` with TLS.
@@ -67,7 +71,12 @@ impl RegistryStream {
         name: ServerName<'static>,
     ) -> io::Result<Self> {
         let stream = TlsConnector::from(config).connect(name, Received::of(socket)).await?;
-        Ok(Self { transport: Transport::Tls(Box::new(stream)), heard: Heard::default() })
+        Ok(Self { transport: Transport::Tls(Box::new(stream)), heard: Heard::default(), _open: None })
+    }
+
+    /// The stream counts as open for as long as it lasts.
+    pub(crate) fn counted(self, open: Open) -> Self {
+        Self { _open: Some(open), ..self }
     }
 
     /// The protocol that was agreed on in the handshake.

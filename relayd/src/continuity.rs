@@ -17,6 +17,7 @@ pub struct Continuity {
     queue: VecDeque<(Id, Socket)>,
     spacing: Duration,
     next: Duration,
+    asked: u64,
 }
 
 impl Continuity {
@@ -33,16 +34,24 @@ impl Continuity {
         self.queue.clear();
     }
 
-    /// The sockets whose close is due.
-    pub fn due(&mut self, now: Now) -> Vec<(Id, Socket)> {
+    /// The sockets whose close is due; those that are not `stale` any more are passed over.
+    pub fn due(&mut self, now: Now, stale: impl Fn(&Id, Socket) -> bool) -> Vec<(Id, Socket)> {
         let mut due = Vec::new();
         while self.next <= now.mono
-            && let Some(stale) = self.queue.pop_front()
+            && let Some((node, socket)) = self.queue.pop_front()
         {
-            due.push(stale);
             self.next += self.spacing;
+            if stale(&node, socket) {
+                self.asked += 1;
+                due.push((node, socket));
+            }
         }
         due
+    }
+
+    /// How many nodes were asked to register again.
+    pub fn asked(&self) -> u64 {
+        self.asked
     }
 
     /// When [`Continuity::due`] has something, on the monotonic clock.
@@ -64,7 +73,7 @@ mod tests {
         let mut times = Vec::new();
         while let Some(next) = continuity.next_deadline() {
             now.mono = next;
-            times.extend(continuity.due(now).iter().map(|_| now.mono.as_millis()));
+            times.extend(continuity.due(now, |_, _| true).iter().map(|_| now.mono.as_millis()));
         }
         times
     }
@@ -94,11 +103,23 @@ mod tests {
         let mut now = Now { wall: 0, mono: Duration::ZERO };
         let mut continuity = Continuity::default();
         continuity.session_changed(nodes(4), now);
-        assert_eq!(continuity.due(now).len(), 1);
+        assert_eq!(continuity.due(now, |_, _| true).len(), 1);
         continuity.session_lost();
         now.mono = Duration::from_secs(60);
-        assert_eq!(continuity.due(now), []);
+        assert_eq!(continuity.due(now, |_, _| true), []);
         continuity.session_changed(nodes(3), now);
         assert_eq!(closes(&mut continuity, now).len(), 3);
+    }
+
+    /// OUT-08: a node that registered by itself meanwhile is not asked, and not counted.
+    #[test]
+    fn only_those_who_are_asked_are_counted() {
+        let now = Now { wall: 0, mono: Duration::ZERO };
+        let mut continuity = Continuity::default();
+        continuity.session_changed(nodes(4), now);
+        let later = Now { mono: Duration::from_secs(1), ..now };
+        let due = continuity.due(later, |_, socket| socket % 2 == 0);
+        assert_eq!(due.iter().map(|(_, socket)| *socket).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!((continuity.asked(), continuity.next_deadline()), (2, None));
     }
 }

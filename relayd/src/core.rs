@@ -41,6 +41,7 @@ mod connecting;
 mod notes;
 mod routing;
 
+mod standing;
 mod stated;
 mod superseded;
 mod vpn;
@@ -48,6 +49,7 @@ mod vpn;
 use calls::Purpose;
 pub use calls::{CallFailure, OwnCall, Read};
 pub use notes::Statement;
+pub use standing::Beside;
 use stated::Stated;
 use superseded::Superseded;
 

@@ -32,6 +32,7 @@ mod notes;
 mod precedence;
 mod release;
 mod run;
+mod standing;
 
 use agenda::Agenda;
 use custody::Custody;
@@ -40,6 +41,7 @@ use holds::Arrived;
 pub use notes::{Dropped, Failure, Note};
 use release::Offer;
 use run::Held;
+pub use standing::Counts;
 
 /// Who is carried: the forwarder's part of what the escrow decides.
 pub trait Carried {
@@ -132,6 +134,7 @@ pub struct Escrow {
     agenda: Agenda,
     clocks: Option<Now>,
     sweep: Duration,
+    counts: Counts,
 }
 
 impl Escrow {

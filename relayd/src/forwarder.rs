@@ -27,11 +27,13 @@ use crate::{
 mod downward;
 mod in_flight;
 mod roster;
+mod standing;
 mod upward;
 
 use downward::answer_cloudly;
 use in_flight::{InFlight, Share};
 use roster::Roster;
+pub use standing::Counts;
 
 /// Numbers the sockets of the listener; never used twice in this process.
 pub type Socket = u64;
@@ -152,6 +154,8 @@ struct Up {
     arrived: Duration,
     bytes: usize,
     share: Share,
+    /// It was handed to Cloudly, and waits again if it waits.
+    handed: bool,
 }
 
 /// Whom a push of Cloudly is answered to, and who answers it.
@@ -173,6 +177,8 @@ struct Waiting {
 /// The forwarder's state.
 pub struct Forwarder {
     session: Option<u64>,
+    /// The count of the latest session that there was.
+    latest: u64,
     uplink_full: bool,
     roster: Roster,
     up: Pending<Up>,
@@ -181,12 +187,14 @@ pub struct Forwarder {
     waiting_of: BTreeSet<(Socket, Duration, u64)>,
     waits: u64,
     in_flight: InFlight,
+    counts: Counts,
 }
 
 impl Default for Forwarder {
     fn default() -> Self {
         Self {
             session: None,
+            latest: 0,
             uplink_full: false,
             roster: Roster::default(),
             up: Pending::of_owners(|up| up.socket),
@@ -195,6 +203,7 @@ impl Default for Forwarder {
             waiting_of: BTreeSet::new(),
             waits: 0,
             in_flight: InFlight::default(),
+            counts: Counts::default(),
         }
     }
 }
@@ -247,7 +256,7 @@ impl Forwarder {
             Event::NodeAnswered { socket, answer } => self.node_answered(socket, answer, now, &mut actions),
             Event::Closed { socket } => self.closed(socket, &mut actions),
             Event::SessionUp { count } => {
-                self.session = Some(count);
+                (self.session, self.latest) = (Some(count), count);
                 self.waiting_of.clear();
                 for (_, waiting) in std::mem::take(&mut self.waiting) {
                     self.send_up(waiting, &mut actions);
@@ -270,6 +279,7 @@ impl Forwarder {
         }
         self.in_flight.close(socket);
         for ended in self.down.end_of(socket) {
+            self.counts.pushes_refused += 1;
             actions.push(answer_cloudly(&ended, &node_not_connected(ended.purpose.node.as_str())));
         }
         if let Some(node) = self.roster.close(socket) {
@@ -288,7 +298,7 @@ impl Forwarder {
             } else {
                 let granted = if registers { REGISTRATION_WAIT } else { Duration::ZERO };
                 let refusal = session_unavailable(granted.as_millis());
-                self.answer_node(&ended.method, &ended.purpose, &refusal, actions);
+                self.refuse_node(&ended.method, &ended.purpose, &refusal, actions);
             }
         }
     }
@@ -298,14 +308,14 @@ impl Forwarder {
             let ((until, number), waiting) = entry.remove_entry();
             self.waiting_of.remove(&(waiting.up.socket, until, number));
             let refusal = session_unavailable(REGISTRATION_WAIT.as_millis());
-            self.answer_node(&waiting.method, &waiting.up, &refusal, actions);
+            self.refuse_node(&waiting.method, &waiting.up, &refusal, actions);
         }
         while let Some(due) = self.up.due(now) {
             match due {
                 Due::Resend { frame, .. } => actions.push(Action::SendUp(frame)),
                 Due::Expired(Ended { method, purpose, .. }) => {
                     let refusal = forward_timeout(&method, purpose.kind.budget().as_millis());
-                    self.answer_node(&method, &purpose, &refusal, actions);
+                    self.refuse_node(&method, &purpose, &refusal, actions);
                     let node = self.roster.node(purpose.socket).cloned();
                     actions.push(Action::Note(Note::Timeout { method, node }));
                 }
@@ -318,6 +328,7 @@ impl Forwarder {
                 }
                 Due::Expired(ended) => {
                     let refusal = forward_timeout(&ended.method, PUSH_BUDGET.as_millis());
+                    self.counts.pushes_refused += 1;
                     actions.push(answer_cloudly(&ended, &refusal));
                     let (method, node) = (ended.method, Some(ended.purpose.node));
                     actions.push(Action::Note(Note::Timeout { method, node }));

@@ -8,12 +8,16 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use coreflow_ipc::{
+    messages::standing::IngressStanding,
     now::Now,
     typedrequest::{Answer, Request, UNKNOWN_METHOD, plain_refusal, write_answer},
 };
 
 use crate::{
-    contract::values::Id,
+    contract::{
+        route_table::RouteTable,
+        values::{Generation, Id},
+    },
     forwarder::Socket,
     pending::{Due, Ended, Pending},
     protocol::Disagreement,
@@ -126,6 +130,15 @@ impl Ingress {
     /// How many questions of Cloudly the ingress has not answered yet (START-24).
     pub fn questions_in_flight(&self) -> usize {
         self.statistics
+    }
+
+    /// How the ingress stands; of the table its revision and its size alone (ING-04, ING-05).
+    pub fn standing(&self) -> IngressStanding {
+        IngressStanding {
+            bound: self.bound.is_some(),
+            revision: self.custody.revision().map(Generation::get),
+            routes: self.custody.table().map_or(0, |table| short(RouteTable::routes(table))),
+        }
     }
 
     /// The bound connection.
@@ -242,6 +255,10 @@ impl Ingress {
         debug_assert!(reads <= 1, "one read is under way at most");
         debug_assert!(self.session || self.up.is_empty(), "nothing is under way without a session");
     }
+}
+
+fn short(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 impl Up {

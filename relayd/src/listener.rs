@@ -23,11 +23,13 @@ pub use admission::Source;
 mod admission;
 mod body_clock;
 mod connection;
+mod counts;
 mod http;
 mod node;
 mod places;
 mod wire;
 
+pub use counts::Counts;
 pub use http::refuse_head;
 pub use node::{FromListener, Sockets};
 
@@ -46,6 +48,8 @@ pub struct Parts {
     pub sockets: Sockets,
     /// Accepting ends once this is true.
     pub stop: watch::Receiver<bool>,
+    /// Where what happens is counted.
+    pub counts: Arc<Counts>,
 }
 
 /// Starts the listener's thread, and answers with its runtime: handshakes and pulls, whose cost is that of
@@ -71,7 +75,14 @@ pub fn start(runtime: &Handle, parts: Parts) -> io::Result<()> {
         parts.listener.set_nonblocking(true)?;
         TcpListener::from_std(parts.listener)?
     };
-    runtime.spawn(serve(listener, parts.tls, parts.pulls, parts.sockets, parts.stop));
+    let listening = |capacity| connection::Listening {
+        tls: TlsAcceptor::from(parts.tls),
+        gates: places::Gates::new(capacity),
+        sockets: Arc::new(parts.sockets),
+        pulls: parts.pulls,
+        counts: parts.counts,
+    };
+    runtime.spawn(serve(listener, listening, parts.stop));
     Ok(())
 }
 
@@ -79,9 +90,7 @@ pub fn start(runtime: &Handle, parts: Parts) -> io::Result<()> {
 /// behind those who hold places.
 async fn serve(
     listener: TcpListener,
-    tls: Arc<ServerConfig>,
-    pulls: Arc<Pulls>,
-    sockets: Sockets,
+    listening: impl FnOnce(places::Capacity) -> connection::Listening,
     mut stop: watch::Receiver<bool>,
 ) {
     let descriptors = sys::most_descriptors();
@@ -93,17 +102,13 @@ async fn serve(
         nodes,
         "the listener has places under a limit of {descriptors} open files"
     );
-    pulls.limit(places);
-    let listening = Arc::new(connection::Listening {
-        tls: TlsAcceptor::from(tls),
-        gates: places::Gates::new(capacity),
-        sockets: Arc::new(sockets),
-        pulls,
-    });
-    let take = |stream, source| {
-        if let Ok(place) = listening.gates.handshakes.take(source) {
+    let listening = Arc::new(listening(capacity));
+    listening.pulls.limit(places);
+    let take = |stream, source| match listening.gates.handshakes.take(source) {
+        Ok(place) => {
             tokio::spawn(connection::serve(stream, source, place, Arc::clone(&listening)));
         }
+        Err(_) => listening.counts.refuse(),
     };
     tokio::select! {
         biased;

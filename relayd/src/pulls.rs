@@ -10,7 +10,7 @@ use std::{
     os::{fd::OwnedFd, unix::net::UnixStream as StdStream},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -36,7 +36,7 @@ mod answer;
 mod body;
 mod request;
 
-pub use answer::{refusal, respond, unavailable};
+pub use answer::{failed, passed, refusal, unavailable};
 pub use body::{Cut, PullBody, WholeBody};
 pub use request::{Asked, judge};
 
@@ -102,11 +102,17 @@ pub struct Pulls {
     link: Mutex<Option<Link>>,
     next: AtomicU64,
     most: AtomicUsize,
+    under_way: AtomicU32,
 }
 
 impl Default for Pulls {
     fn default() -> Self {
-        Self { link: Mutex::new(None), next: AtomicU64::new(1), most: AtomicUsize::new(EXCHANGES) }
+        Self {
+            link: Mutex::new(None),
+            next: AtomicU64::new(1),
+            most: AtomicUsize::new(EXCHANGES),
+            under_way: AtomicU32::new(0),
+        }
     }
 }
 
@@ -115,6 +121,11 @@ impl Pulls {
     /// them for one source.
     pub fn limit(&self, most: usize) {
         self.most.store(most.min(EXCHANGES), Ordering::Relaxed);
+    }
+
+    /// How many exchanges are under way, from the question to the end of the body at the node.
+    pub fn under_way(&self) -> u32 {
+        self.under_way.load(Ordering::Relaxed)
     }
 
     /// Serves the link of that number, of which `end` is this worker's, until it ends. It takes the place of a
@@ -179,7 +190,7 @@ impl Pulls {
         let (answer, answered) = oneshot::channel();
         link.exchanges.insert(id, Exchange { source, stage: Stage::Asked(answer) });
         *link.sources.entry(source).or_default() += 1;
-        Ok((UnderWay { pulls: Arc::clone(self), link: link.number, id }, answered))
+        Ok((UnderWay::begin(self, link.number, id), answered))
     }
 
     fn held(&self) -> MutexGuard<'_, Option<Link>> {
@@ -316,8 +327,16 @@ struct UnderWay {
     id: PullId,
 }
 
+impl UnderWay {
+    fn begin(pulls: &Arc<Pulls>, link: u64, id: PullId) -> Self {
+        pulls.under_way.fetch_add(1, Ordering::Relaxed);
+        Self { pulls: Arc::clone(pulls), link, id }
+    }
+}
+
 impl Drop for UnderWay {
     fn drop(&mut self) {
+        self.pulls.under_way.fetch_sub(1, Ordering::Relaxed);
         let mut held = self.pulls.held();
         let Some(link) = held.as_mut().filter(|link| link.number == self.link) else { return };
         let Some(exchange) = link.exchanges.get_mut(&self.id) else { return };

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use coreflow_ipc::{backoff::Backoff, now::Now};
+use coreflow_ipc::{backoff::Backoff, messages::standing::SessionStanding, now::Now};
 
 use crate::constants::{
     RECONNECT_FIRST, RECONNECT_LONGEST, REFUSED_OFFER_RETRY, RENEWAL_LEAD, RENEWAL_SHORTEST, SESSION_PROVEN,
@@ -101,6 +101,8 @@ pub enum Action {
 struct Due {
     wall: u64,
     mono: Duration,
+    /// The identity's end, in Unix milliseconds.
+    ends: u64,
 }
 
 impl Due {
@@ -110,7 +112,7 @@ impl Due {
         let life = Duration::from_millis(expires_at.saturating_sub(now.wall));
         let wait = (life - RENEWAL_LEAD.min(life / 4)).max(RENEWAL_SHORTEST);
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        Self { wall: now.wall.saturating_add(wait_ms), mono: now.mono.saturating_add(wait) }
+        Self { wall: now.wall.saturating_add(wait_ms), mono: now.mono.saturating_add(wait), ends: expires_at }
     }
 
     fn passed(self, now: Now) -> bool {
@@ -210,6 +212,15 @@ impl Session {
     /// Whether the relay is parked (SES-14).
     pub fn parked(&self) -> bool {
         matches!(self.phase, Phase::Parked { .. })
+    }
+
+    /// How the session stands.
+    pub fn standing(&self) -> SessionStanding {
+        SessionStanding {
+            dispatchable: self.dispatchable(),
+            connections: self.count,
+            identity_ends_at: self.identity.map(|due| due.ends),
+        }
     }
 
     /// When [`Event::Tick`] is due, on the monotonic clock.

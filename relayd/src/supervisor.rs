@@ -15,6 +15,7 @@ use coreflow_ipc::{
     worker::Outbox,
 };
 use tokio::{sync::oneshot, time::timeout};
+use tracing::debug;
 
 use crate::constants::ASK_BUDGET;
 
@@ -43,6 +44,13 @@ impl Supervisor {
     /// States something.
     pub async fn tell(&self, message: FromRelayd) {
         self.outbox.send(message).await;
+    }
+
+    /// Answers what the supervisor does without, if there is room for it at once.
+    pub fn offer(&self, message: FromRelayd) {
+        if !self.outbox.offer(message) {
+            debug!("an answer found no room on the link to the supervisor");
+        }
     }
 
     /// Asks for an identity (ARC-08).

@@ -27,10 +27,10 @@ use tracing::{debug, warn};
 use crate::{
     certificate::{self, Serving},
     constants::{CLOCK_LOOK, CLOSE_BUDGET, CLOUDLY_QUEUE_BYTES, CORE_QUEUE, EVENTS_AT_ONCE, HUB_QUEUE},
-    core::{CallFailure, Core, Effect, Event, Read},
+    core::{Beside, CallFailure, Core, Effect, Event, Read},
     forwarder::Socket,
     hub,
-    listener::{self, FromListener, Parts, Sockets},
+    listener::{self, Counts, FromListener, Parts, Sockets},
     peers::Peers,
     session::{self, Connection, dial::Dialer},
     start::{self, ReadRequest, Started},
@@ -90,6 +90,7 @@ struct Relayd {
     dials: BTreeMap<Connection, Dial>,
     serving: Option<Arc<Serving>>,
     nodes: BTreeMap<Socket, Outlet>,
+    counts: Arc<Counts>,
     readers: BTreeMap<u64, oneshot::Sender<Result<Body, CallFailure>>>,
     next_read: u64,
     dispatchable: watch::Sender<bool>,
@@ -125,6 +126,7 @@ impl Relayd {
             dials: BTreeMap::new(),
             serving: None,
             nodes: BTreeMap::new(),
+            counts: Arc::default(),
             readers: BTreeMap::new(),
             next_read: 0,
             dispatchable: watch::Sender::new(false),
@@ -242,12 +244,31 @@ impl Relayd {
             Told::Message(ToRelayd::HubUnavailable(why), _) => {
                 self.handle(Event::Vpnd(hub::Told::Unavailable { why })).await;
             }
+            Told::Message(ToRelayd::AskStanding { id }, _) => {
+                let standing = Box::new(self.core.standing(self.beside(), self.clock.now()));
+                self.supervisor.offer(FromRelayd::AnswerStanding { id, standing });
+            }
+            Told::Message(ToRelayd::AskNodes { id, after }, _) => {
+                let page = self.core.nodes(after.as_deref());
+                self.supervisor.offer(FromRelayd::AnswerNodes { id, page });
+            }
             Told::Message(message, descriptors) => self.supervisor.settle(message, descriptors),
             Told::Stop => {
                 debug!("relayd was told to stop");
                 self.stop_accepting.send_replace(true);
                 self.handle(Event::Stop).await;
             }
+        }
+    }
+
+    /// What is counted beside the core.
+    fn beside(&self) -> Beside {
+        Beside {
+            sockets: u32::try_from(self.nodes.len()).unwrap_or(u32::MAX),
+            pulls_under_way: self.peers.pulls().under_way(),
+            pulls: self.counts.pulls(),
+            pulls_refused: self.counts.pulls_refused(),
+            connections_refused: self.counts.refused(),
         }
     }
 
@@ -262,7 +283,8 @@ impl Relayd {
                 self.serving = Some(serving);
                 let sockets = Sockets::new(self.listener.0.clone(), self.dispatchable.subscribe());
                 let (pulls, stop) = (self.peers.pulls(), self.stop_accepting.subscribe());
-                let parts = Parts { listener, tls, pulls, sockets, stop };
+                let counts = Arc::clone(&self.counts);
+                let parts = Parts { listener, tls, pulls, sockets, stop, counts };
                 if let Err(failure) = listener::start(&self.listener_runtime, parts) {
                     let cause = format!("the listener cannot accept: {}", failure.kind());
                     return self.supervisor.tell(FromRelayd::StartFailed { cause }).await;

@@ -47,7 +47,8 @@ pub struct CertificateStanding {
     pub domain: String,
     /// Its end, in Unix milliseconds.
     pub ends_at: u64,
-    /// When its renewal is tried next, in Unix milliseconds by the clock of now; none for a parked relay.
+    /// When its renewal is tried next, in Unix milliseconds by the clock of now; none while one is under way, and
+    /// none without a session, for a parked relay and during its stop.
     pub renewed_at: Option<u64>,
 }
 
@@ -103,25 +104,26 @@ pub struct IngressStanding {
 pub struct RelaydCounters {
     /// Registrations of nodes that Cloudly answered with a binding.
     pub registrations: u64,
-    /// Requests of nodes that were handed to Cloudly.
+    /// Requests of nodes that were handed to Cloudly, each once.
     pub requests: u64,
-    /// Requests of nodes that the relay refused.
+    /// Requests of nodes that the relay answered itself: refused, out of time, or cut off by a lost session.
     pub requests_refused: u64,
     /// Pushes that were handed to a node.
     pub pushes: u64,
-    /// Pushes that the relay refused.
+    /// Pushes that the relay answered itself: for a node that is not connected, or that did not answer in time.
     pub pushes_refused: u64,
     /// Nodes that were asked to register again (OUT-08).
     pub asked_again: u64,
-    /// Renewals that were offered to a node.
+    /// Offers of a renewal to a node; one that is made anew counts again (ESC-34).
     pub renewals_offered: u64,
     /// Renewals that a node acknowledged.
     pub renewals_acknowledged: u64,
-    /// Pulls that were answered by the registry.
+    /// Pulls that were answered with what the registry said.
     pub pulls: u64,
-    /// Pulls that the relay answered itself.
+    /// Requests under `/v2/` that the relay answered itself.
     pub pulls_refused: u64,
-    /// Connections that the listener did not take, for want of a place or of a handshake.
+    /// Connections of the listener that ended in their handshake or before it, for want of a place or of a
+    /// handshake, and upgrades that found no place.
     pub connections_refused: u64,
 }
 
@@ -169,6 +171,6 @@ pub struct PulldStanding {
     pub asks: u32,
     /// Exchanges that the registry answered since this pulld started.
     pub answered: u64,
-    /// Exchanges that failed before or in their answer.
+    /// Exchanges that failed before their answer, or whose answer's body was cut: the latter were answered too.
     pub failed: u64,
 }

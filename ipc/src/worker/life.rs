@@ -55,6 +55,11 @@ impl<Out: Message> Outbox<Out> {
     pub async fn send(&self, message: Out) {
         let _ = self.0.send(message).await;
     }
+
+    /// Queues `message` if there is room at once; says whether there was. For what its asker does without.
+    pub fn offer(&self, message: Out) -> bool {
+        self.0.try_send(message).is_ok()
+    }
 }
 
 /// What a worker is told that is its own to act on.

@@ -111,14 +111,13 @@ impl Core {
     }
 
     pub(super) fn recarry(&mut self, turn: &mut Turn) {
-        for (node, socket) in self.continuity.due(turn.now) {
-            if self.forwarder.is_stale(&node, socket) {
-                info!(
-                    node = node.as_str(),
-                    "node {node} asked to re-register: this relay's Cloudly session changed"
-                );
-                turn.effects.push(Effect::CloseNode(socket));
-            }
+        let stale = |node: &_, socket| self.forwarder.is_stale(node, socket);
+        for (node, socket) in self.continuity.due(turn.now, stale) {
+            info!(
+                node = node.as_str(),
+                "node {node} asked to re-register: this relay's Cloudly session changed"
+            );
+            turn.effects.push(Effect::CloseNode(socket));
         }
     }
 }

@@ -59,6 +59,7 @@ impl Escrow {
                     let offer = Offer { node: node.clone(), socket, index };
                     let frame = self.offers.open(RENEWAL.to_owned(), body, now.mono + PUSH_BUDGET, offer);
                     held.in_flight = Some(index);
+                    self.counts.offered += 1;
                     actions.push(Action::SendDown { socket, frame });
                 }
                 Step::RepeatsEnded(index) => {
@@ -82,6 +83,7 @@ impl Escrow {
             Outcome::Response(body) => {
                 if binds_apply_renewal_response(&body, &held.binding, &held.run.projection, sequence) {
                     held.acknowledged(offer.index);
+                    self.counts.acknowledged += 1;
                     return actions.push(Action::Note(Note::Acknowledged { node: offer.node, sequence }));
                 }
                 Failure::Unbound

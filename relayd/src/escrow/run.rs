@@ -41,7 +41,6 @@ pub(super) struct Held {
     pub(super) run: Run,
     /// The renewal whose offer the node has not answered yet.
     pub(super) in_flight: Option<usize>,
-    /// When the last of its windows ends, in Unix milliseconds.
     end: u64,
     states: Vec<State>,
 }
@@ -58,6 +57,16 @@ impl Held {
     /// The renewal that is due by the wall clock, the latest where two are (ESC-26, ESC-27).
     pub(super) fn due(&self, wall: u64) -> Option<usize> {
         self.run.renewals.iter().rposition(|renewal| opening(renewal) <= wall && wall < renewal.expires_at)
+    }
+
+    /// How many of its windows have not ended.
+    pub(super) fn windows(&self, wall: u64) -> usize {
+        self.run.renewals.iter().filter(|renewal| wall < renewal.expires_at).count()
+    }
+
+    /// When the last of its windows ends, in Unix milliseconds.
+    pub(super) fn end(&self) -> u64 {
+        self.end
     }
 
     /// Whether its last window has ended (ESC-57).

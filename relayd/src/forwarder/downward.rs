@@ -28,11 +28,13 @@ impl Forwarder {
         let node = addressed.map(|addressed| addressed.session.node_id);
         let socket = node.as_ref().ok().and_then(|node| self.roster.socket(node));
         let (Ok(node), Some(socket)) = (&node, socket) else {
+            self.counts.pushes_refused += 1;
             let refusal = node_not_connected(node.as_ref().map_or("without an id", Id::as_str));
             let frame = write_answer(&request.method, &request.ids, &refusal);
             actions.push(Action::AnswerUp { connection, frame });
             return;
         };
+        self.counts.pushes += 1;
         let down = Down { socket, node: node.clone(), connection, ids: request.ids };
         let frame = self.down.open(request.method, request.body, now.mono + PUSH_BUDGET, down);
         actions.push(Action::SendDown { socket, frame });

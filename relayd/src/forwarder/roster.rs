@@ -1,7 +1,10 @@
 //! Who is carried on which socket: one entry per node, with the binding that Cloudly issued and the
 //! connection count that it was issued under (OUT-12, OUT-13).
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    ops::Bound::{Excluded, Unbounded},
+};
 
 use super::Socket;
 use crate::{
@@ -101,6 +104,17 @@ impl Roster {
             return Err(Foreign::Registration);
         }
         Ok(())
+    }
+
+    /// How many are of an older connection of the session than this count.
+    pub(super) fn count_older_than(&self, count: u64) -> usize {
+        self.nodes.values().filter(|carried| carried.count < count).count()
+    }
+
+    /// The nodes whose id comes after `after`, by id, each with the connection count of its registration.
+    pub(super) fn following(&self, after: Option<&str>) -> impl Iterator<Item = (&Id, u64)> {
+        let begin = after.map_or(Unbounded, Excluded);
+        self.nodes.range::<str, _>((begin, Unbounded)).map(|(node, carried)| (node, carried.count))
     }
 
     pub(super) fn older_than(&self, count: u64) -> Vec<(Id, Socket)> {

@@ -25,6 +25,7 @@ impl Forwarder {
                 Err(refusal) => refusal,
             },
         };
+        self.counts.requests_refused += 1;
         actions
             .push(Action::SendDown { socket, frame: write_answer(&request.method, &request.ids, &refusal) });
     }
@@ -80,7 +81,7 @@ impl Forwarder {
         let bytes = request.body.len();
         let share = self.share(socket);
         self.in_flight.take(socket, bytes, share);
-        let up = Up { socket, kind, ids: request.ids, arrived: now.mono, bytes, share };
+        let up = Up { socket, kind, ids: request.ids, arrived: now.mono, bytes, share, handed: false };
         let waiting = Waiting { method: request.method, body: request.body, up };
         if self.session.is_some() { self.send_up(waiting, actions) } else { self.wait(waiting) }
     }
@@ -92,7 +93,10 @@ impl Forwarder {
         self.waiting.insert((until, self.waits), waiting);
     }
 
-    pub(super) fn send_up(&mut self, waiting: Waiting, actions: &mut Vec<Action>) {
+    pub(super) fn send_up(&mut self, mut waiting: Waiting, actions: &mut Vec<Action>) {
+        if !std::mem::replace(&mut waiting.up.handed, true) {
+            self.counts.requests += 1;
+        }
         let deadline = waiting.up.arrived + waiting.up.kind.budget();
         actions.push(Action::SendUp(self.up.open(waiting.method, waiting.body, deadline, waiting.up)));
     }
@@ -107,13 +111,19 @@ impl Forwarder {
         self.answer_node(&ended.method, &ended.purpose, &outcome, actions);
     }
 
-    pub(super) fn answer_node(
+    /// The relay answers a request itself.
+    pub(super) fn refuse_node(
         &mut self,
         method: &str,
         up: &Up,
-        outcome: &Outcome,
+        refusal: &Outcome,
         actions: &mut Vec<Action>,
     ) {
+        self.counts.requests_refused += 1;
+        self.answer_node(method, up, refusal, actions);
+    }
+
+    fn answer_node(&mut self, method: &str, up: &Up, outcome: &Outcome, actions: &mut Vec<Action>) {
         self.in_flight.give_back(up.socket, up.bytes, up.share);
         actions.push(Action::SendDown { socket: up.socket, frame: write_answer(method, &up.ids, outcome) });
     }
@@ -123,6 +133,7 @@ impl Forwarder {
         let Some(count) = self.session else { return };
         match body.read::<Bound>() {
             Ok(bound) => {
+                self.counts.registrations += 1;
                 let node = bound.session.node_id.clone();
                 if let Some(tied) = self.roster.register(socket, bound.session, count) {
                     actions.extend(tied.replaced.map(|node| Action::Note(Note::Gone { node })));

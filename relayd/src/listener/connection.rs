@@ -30,7 +30,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tracing::debug;
 
 use super::{
-    Sockets,
+    Counts, Sockets,
     admission::{Scarce, Source},
     body_clock::{self, BodyClock, Streams},
     http::answer,
@@ -57,6 +57,7 @@ pub(super) struct Listening {
     pub(super) gates: Gates,
     pub(super) sockets: Arc<Sockets>,
     pub(super) pulls: Arc<Pulls>,
+    pub(super) counts: Arc<Counts>,
 }
 
 /// What a connection has become.
@@ -101,6 +102,11 @@ impl Connection {
         *self.moved.lock().expect("no holder of the time panics") = Instant::now();
     }
 
+    /// What happens is counted here.
+    pub(super) fn counts(&self) -> &Counts {
+        &self.listening.counts
+    }
+
     /// It asks for an image: from here on it counts among the pulls.
     pub(super) fn pulls(&self) -> Result<(), Scarce> {
         let mut held = self.held();
@@ -121,7 +127,8 @@ impl Connection {
 
     /// It asks to become a node's socket.
     pub(super) fn upgrades(&self, upgrade: OnUpgrade) -> Result<(), Scarce> {
-        let place = self.listening.gates.nodes.take(self.source)?;
+        let place = self.listening.gates.nodes.take(self.source);
+        let place = place.inspect_err(|_| self.counts().refuse())?;
         *self.held() = Some(Held { stage: Stage::Upgrading(upgrade), place });
         self.changed.notify_one();
         Ok(())
@@ -176,16 +183,19 @@ pub(super) async fn serve(stream: TcpStream, source: Source, place: Place, liste
     let due = Instant::now() + CONNECTION_BUDGET;
     let _ = stream.set_nodelay(true);
     let shaken = tokio::select! {
-        shaken = timeout_at(due, shake(stream, &listening.tls)) => shaken,
-        () = place.lost() => return debug!("a connection in its TLS handshake made room for another"),
+        shaken = timeout_at(due, shake(stream, &listening.tls)) => Some(shaken),
+        () = place.lost() => None,
     };
+    if let Some(Ok(Ok(stream))) = shaken {
+        let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        return exchange(stream, h2, source, place, due, listening).await;
+    }
+    listening.counts.refuse();
     match shaken {
-        Ok(Ok(stream)) => {
-            let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-            exchange(stream, h2, source, place, due, listening).await;
-        }
-        Ok(Err(error)) => debug!(class = %error.kind(), "a TLS handshake failed"),
-        Err(_) => debug!("a TLS handshake did not end in time"),
+        Some(Ok(Ok(_))) => {}
+        Some(Ok(Err(error))) => debug!(class = %error.kind(), "a TLS handshake failed"),
+        Some(Err(_)) => debug!("a TLS handshake did not end in time"),
+        None => debug!("a connection in its TLS handshake made room for another"),
     }
 }
 

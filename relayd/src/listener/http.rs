@@ -31,18 +31,27 @@ pub(super) async fn answer(request: Request<Incoming>, connection: &Connection) 
         Some(Asked::Pull(pull)) => {
             drop(request);
             if connection.pulls().is_err() {
+                connection.counts().refuse_pull();
                 let refusal = pulls::unavailable(PULL_CONNECTIONS_FULL, "as many connections pull as may");
                 return without_content(refusal, head);
             }
-            let result = connection.exchange(pull).await;
-            let failed = result.is_err();
-            let answer = pulls::respond(result);
-            if failed { without_content(answer, head) } else { answer }
+            let exchanged = connection.exchange(pull).await;
+            match exchanged.and_then(|(answer, body)| pulls::passed(answer, body)) {
+                Ok(answer) => {
+                    connection.counts().pull();
+                    answer
+                }
+                Err(failure) => {
+                    connection.counts().refuse_pull();
+                    without_content(pulls::failed(failure), head)
+                }
+            }
         }
         Some(refused) => {
             // Over h2 an answer before the request's end is followed by a reset, by which some clients see no
             // answer at all.
             discard(request.into_body()).await;
+            connection.counts().refuse_pull();
             without_content(refuse_pull(&refused), head)
         }
         None => without_content(upgrade(request, connection), head),

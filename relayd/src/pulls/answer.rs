@@ -31,23 +31,28 @@ pub fn unavailable(name: &str, reason: &str) -> Response<PullBody> {
     refusal
 }
 
-/// The answer to a pull (PULL-24, PULL-25, PULL-26).
-pub fn respond(result: Result<(PullAnswer, PullBody), PullFailure>) -> Response<PullBody> {
-    let registry = |failure: RegistryFailure| {
-        refusal(StatusCode::BAD_GATEWAY, PULL_REGISTRY_UNREACHABLE, failure.class())
-    };
-    match result {
-        Ok((answer, body)) => passed(answer, body).unwrap_or_else(|| registry(RegistryFailure::Protocol)),
-        Err(PullFailure::Registry(failure)) => registry(failure),
-        Err(PullFailure::WorkerUnavailable) => {
+/// The relay's own answer to a pull that the registry did not answer (PULL-26).
+pub fn failed(failure: PullFailure) -> Response<PullBody> {
+    match failure {
+        PullFailure::Registry(failure) => {
+            refusal(StatusCode::BAD_GATEWAY, PULL_REGISTRY_UNREACHABLE, failure.class())
+        }
+        PullFailure::WorkerUnavailable => {
             unavailable(PULL_WORKER_UNAVAILABLE, "the pull worker does not serve")
         }
-        Err(PullFailure::Full) => unavailable(PULL_CONNECTIONS_FULL, "as many pulls are under way as may"),
+        PullFailure::Full => unavailable(PULL_CONNECTIONS_FULL, "as many pulls are under way as may"),
     }
 }
 
-/// The registry's answer; `None` where it is none that HTTP knows.
-fn passed(answer: PullAnswer, body: PullBody) -> Option<Response<PullBody>> {
+/// The registry's answer (PULL-24, PULL-25).
+///
+/// # Errors
+/// It is none that HTTP knows.
+pub fn passed(answer: PullAnswer, body: PullBody) -> Result<Response<PullBody>, PullFailure> {
+    response(answer, body).ok_or(PullFailure::Registry(RegistryFailure::Protocol))
+}
+
+fn response(answer: PullAnswer, body: PullBody) -> Option<Response<PullBody>> {
     let mut response = Response::new(body);
     *response.status_mut() =
         StatusCode::from_u16(answer.status).ok().filter(|status| !status.is_informational())?;
@@ -74,7 +79,7 @@ mod tests {
     }
 
     fn answered(answer: PullAnswer) -> Response<PullBody> {
-        respond(Ok((answer, PullBody::Nothing)))
+        passed(answer, PullBody::Nothing).unwrap_or_else(failed)
     }
 
     /// PULL-21, PULL-22, PULL-24: the headers that crossed, repeated ones as they came, and the length only
@@ -98,16 +103,12 @@ mod tests {
     fn a_failure_is_answered_by_its_class() {
         let split = vec![(AnswerHeader::Etag, b"a\r\nset-cookie: b".to_vec())];
         for (response, status, name) in [
-            (
-                respond(Err(PullFailure::Registry(RegistryFailure::Dns))),
-                502,
-                "pull-registry-unreachable: dns",
-            ),
+            (failed(PullFailure::Registry(RegistryFailure::Dns)), 502, "pull-registry-unreachable: dns"),
             (answered(answer(99, Vec::new(), None)), 502, "pull-registry-unreachable: protocol"),
             (answered(answer(101, Vec::new(), None)), 502, "pull-registry-unreachable: protocol"),
             (answered(answer(200, split, None)), 502, "pull-registry-unreachable: protocol"),
-            (respond(Err(PullFailure::WorkerUnavailable)), 503, "pull-worker-unavailable: "),
-            (respond(Err(PullFailure::Full)), 503, "pull-connections-full: "),
+            (failed(PullFailure::WorkerUnavailable), 503, "pull-worker-unavailable: "),
+            (failed(PullFailure::Full), 503, "pull-connections-full: "),
         ] {
             assert_eq!(response.status().as_u16(), status);
             let retry = (status == 503).then(|| HeaderValue::from_static("1"));

@@ -102,7 +102,10 @@ impl Stand {
         let configured = Arc::<Configured>::default();
         life::configure(start, &dials, &configured);
         let (own, end) = std::os::unix::net::UnixStream::pair().unwrap();
-        tokio::spawn(super::super::serve(end.into(), Arc::clone(&configured), Arc::<Notices>::default()));
+        let (notices, exchanged) = (Arc::<Notices>::default(), Arc::<Exchanged>::default());
+        let serving =
+            super::super::serve(end.into(), Arc::clone(&configured), notices, Arc::clone(&exchanged));
+        tokio::spawn(serving);
         let greeted = greet(own.into(), Descriptors::Refused, Role::Relayd, Role::Pulld).await;
         let (sender, receiver) = greeted.unwrap();
         let (streams, pulls, given) = (Vec::new(), 0, 0);

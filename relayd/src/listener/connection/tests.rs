@@ -61,7 +61,13 @@ impl Bed {
         let sockets = Arc::new(Sockets::new(sender.clone(), dispatchable.subscribe()));
         let (tls, gates) = (TlsAcceptor::from(Arc::new(tls)), Gates::new(capacity));
         Self {
-            listening: Arc::new(Listening { tls, gates, sockets, pulls: Arc::default() }),
+            listening: Arc::new(Listening {
+                tls,
+                gates,
+                sockets,
+                pulls: Arc::default(),
+                counts: Arc::default(),
+            }),
             sender,
             events,
             dispatchable,
