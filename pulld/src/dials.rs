@@ -119,6 +119,7 @@ mod tests {
         for _ in 0..CONNECTION_ASKS {
             ids.push(asked.recv().await.unwrap());
         }
+        assert_eq!((dials.asks(), dials.connections()), (u32::try_from(CONNECTION_ASKS).unwrap(), 0));
         waiting[0].abort();
         tokio::task::yield_now().await;
         assert!(asked.try_recv().is_err());
@@ -134,6 +135,10 @@ mod tests {
         assert_eq!(ends.next().unwrap().await.unwrap(), Some(RegistryFailure::Timeout));
         assert_eq!(ends.next().unwrap().await.unwrap(), Some(RegistryFailure::Connect));
         assert!(!dials.answered(u64::MAX, Err(RegistryFailure::Dns)));
+        for id in &ids[1..] {
+            assert!(dials.answered(*id, Err(RegistryFailure::Dns)));
+        }
+        assert_eq!((dials.asks(), dials.connections()), (0, 0));
     }
 
     #[tokio::test]

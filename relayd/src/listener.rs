@@ -104,12 +104,7 @@ async fn serve(
     );
     let listening = Arc::new(listening(capacity));
     listening.pulls.limit(places);
-    let take = |stream, source| match listening.gates.handshakes.take(source) {
-        Ok(place) => {
-            tokio::spawn(connection::serve(stream, source, place, Arc::clone(&listening)));
-        }
-        Err(_) => listening.counts.refuse(),
-    };
+    let take = |stream, source| connection::take(stream, source, &listening);
     tokio::select! {
         biased;
         _ = stop.wait_for(|stop| *stop) => {}

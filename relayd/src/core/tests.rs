@@ -25,6 +25,7 @@ mod parking;
 mod reconnect;
 mod registering;
 mod router;
+mod standing;
 mod start;
 mod stop;
 mod vpn;

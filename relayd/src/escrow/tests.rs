@@ -13,6 +13,7 @@ mod holds;
 mod model;
 mod outages;
 mod release;
+mod standing;
 
 const S: Duration = Duration::from_secs(1);
 const MIN: u64 = 60_000;

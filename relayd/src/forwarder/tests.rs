@@ -7,6 +7,7 @@ use super::*;
 
 mod downward;
 mod model;
+mod standing;
 mod upward;
 
 const MS: Duration = Duration::from_millis(1);

@@ -9,6 +9,7 @@ mod adoption;
 mod binding;
 mod hints;
 mod model;
+mod standing;
 mod statistics;
 
 const MS: Duration = Duration::from_millis(1);

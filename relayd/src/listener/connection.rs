@@ -178,8 +178,17 @@ impl Connection {
     }
 }
 
-/// Serves an accepted connection.
-pub(super) async fn serve(stream: TcpStream, source: Source, place: Place, listening: Arc<Listening>) {
+/// Serves an accepted connection, if there is a place for it; if not, it ends here.
+pub(super) fn take(stream: TcpStream, source: Source, listening: &Arc<Listening>) {
+    match listening.gates.handshakes.take(source) {
+        Ok(place) => {
+            tokio::spawn(serve(stream, source, place, Arc::clone(listening)));
+        }
+        Err(_) => listening.counts.refuse(),
+    }
+}
+
+async fn serve(stream: TcpStream, source: Source, place: Place, listening: Arc<Listening>) {
     let due = Instant::now() + CONNECTION_BUDGET;
     let _ = stream.set_nodelay(true);
     let shaken = tokio::select! {

@@ -118,6 +118,32 @@ async fn an_answer_reaches_who_asked() {
     assert_eq!(under_way(&pulls), 0);
 }
 
+/// An exchange is under way until its body is taken or left, its node has left, or its pulld is gone.
+#[tokio::test]
+async fn what_is_under_way_is_counted_to_its_end() {
+    let pulls = Arc::new(Pulls::default());
+    let mut pulld = Pulld::linked(&pulls).await;
+    let asked = ask(&pulls, request());
+    let (id, _) = pulld.asked().await;
+    assert_eq!(pulls.under_way(), 1);
+    let (number, _stream) = pulld.stream();
+    pulld.answer(id, Some(8), AnswerBody::Stream(number)).await;
+    let (_, body) = asked.await.unwrap().ok().unwrap();
+    assert_eq!(pulls.under_way(), 1);
+    drop(body);
+    assert_eq!(pulls.under_way(), 0);
+    let (left, lost) = (ask(&pulls, request()), ask(&pulls, request()));
+    pulld.asked().await;
+    pulld.asked().await;
+    assert_eq!(pulls.under_way(), 2);
+    left.abort();
+    assert!(left.await.is_err());
+    assert_eq!(pulls.under_way(), 1);
+    drop(pulld);
+    assert_eq!(failure(lost.await.unwrap()), PullFailure::WorkerUnavailable);
+    assert_eq!(pulls.under_way(), 0);
+}
+
 /// PULL-18: the parts of a body pass as they come, with a stated length or to pulld's word that it ended.
 #[tokio::test]
 async fn a_streamed_body_passes_part_by_part() {

@@ -56,6 +56,32 @@ fn a_session_is_dispatchable_once_it_is_registered() {
     assert!(script.session.dispatchable());
 }
 
+/// OUT-02, SES-18: what is stated is whether requests can be sent, how many connections there were, and until when
+/// the identity holds that is used.
+#[test]
+fn the_session_states_how_it_stands() {
+    let mut script = Script::new();
+    let ends = script.now.wall + HOUR;
+    let stated = |dispatchable, connections, identity_ends_at| SessionStanding {
+        dispatchable,
+        connections,
+        identity_ends_at,
+    };
+    script.on(Event::Started);
+    assert_eq!(script.session.standing(), stated(false, 0, None));
+    script.grant(HOUR);
+    script.on(Event::Connected { connection: 1 });
+    assert_eq!(script.session.standing(), stated(false, 0, Some(ends)));
+    script.announced(1, Announced::Accepted);
+    assert_eq!(script.session.standing(), stated(true, 1, Some(ends)));
+    script.on(Event::Closed { connection: 1 });
+    assert_eq!(script.session.standing(), stated(false, 1, Some(ends)));
+    script.pass(500 * MS);
+    script.on(Event::Connected { connection: 2 });
+    script.announced(2, Announced::Failed);
+    assert_eq!(script.session.standing(), stated(false, 1, None), "that identity is used no more");
+}
+
 /// SES-08, SES-13, OUT-03: the identity is renewed before it ends, on the unbroken socket.
 #[test]
 fn an_identity_is_renewed_five_minutes_ahead_on_the_same_socket() {

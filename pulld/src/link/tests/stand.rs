@@ -17,6 +17,7 @@ use coreflow_ipc::{
             AnswerBody, AnswerHeader, PullAnswer, PullId, PullRequest, PulldToRelayd, RegistryFailure,
             RelaydToPulld, RequestHeader, StreamId,
         },
+        standing::PulldStanding,
     },
     peer::greet,
 };
@@ -28,7 +29,7 @@ use tokio::{
 };
 
 use super::super::Configured;
-use crate::{dials::Dials, life, notices::Notices, registry::Protocol};
+use crate::{counts::Exchanged, dials::Dials, life, notices::Notices, registry::Protocol};
 
 pub(super) const RELAY: &str = "https://relay.test:8443";
 
@@ -40,6 +41,7 @@ pub(super) struct Stand {
     pub(super) origin: String,
     dials: Arc<Dials>,
     configured: Arc<Configured>,
+    exchanged: Arc<Exchanged>,
     sender: LinkSender<RelaydToPulld>,
     receiver: LinkReceiver<PulldToRelayd>,
     streams: Vec<(StreamId, UnixStream)>,
@@ -109,7 +111,19 @@ impl Stand {
         let greeted = greet(own.into(), Descriptors::Refused, Role::Relayd, Role::Pulld).await;
         let (sender, receiver) = greeted.unwrap();
         let (streams, pulls, given) = (Vec::new(), 0, 0);
-        Self { registry, dialled, origin, dials, configured, sender, receiver, streams, pulls, given }
+        Self {
+            registry,
+            dialled,
+            origin,
+            dials,
+            configured,
+            exchanged,
+            sender,
+            receiver,
+            streams,
+            pulls,
+            given,
+        }
     }
 
     /// It was found not to speak HTTP/1.1.
@@ -122,6 +136,18 @@ impl Stand {
         let (registry_origin, relay_origin) = (self.origin.clone(), relay_origin.to_owned());
         let start = PulldStart { registry_origin, relay_origin, trust_anchors: Vec::new() };
         life::configure(start, &self.dials, &self.configured);
+    }
+
+    /// How pulld stands, once no more than `exchanges` are under way.
+    pub(super) async fn standing(&self, exchanges: u32) -> PulldStanding {
+        for _ in 0..10_000 {
+            let standing = life::standing(&self.dials, &self.exchanged);
+            if standing.exchanges <= exchanges {
+                return standing;
+            }
+            tokio::task::yield_now().await;
+        }
+        panic!("the exchanges do not end")
     }
 
     pub(super) fn dials(&self) -> usize {

@@ -33,6 +33,8 @@ use crate::{
     listener::{FromListener, places::Capacity},
 };
 
+mod counted;
+
 const UPGRADE: &str = "GET / HTTP/1.1\r\nhost: relay\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\
                        sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 const CAPACITY: Capacity = Capacity { handshakes: 8, pulls: 1, nodes: 8 };
