@@ -138,3 +138,16 @@ async fn messages_without_end_do_not_hold_back_the_end() {
     stopped.await.unwrap();
     speaking.abort();
 }
+
+/// What its asker does without never waits: it is queued while there is room, and left out while there is none.
+#[test]
+fn what_is_offered_waits_for_no_room() {
+    let (queue, mut queued) = mpsc::channel(1);
+    let outbox = Outbox(queue);
+    assert!(outbox.offer(FromRelayd::Open));
+    assert!(!outbox.offer(FromRelayd::Open));
+    assert!(matches!(queued.try_recv(), Ok(FromRelayd::Open)));
+    assert!(outbox.offer(FromRelayd::Open));
+    drop(queued);
+    assert!(!outbox.offer(FromRelayd::Open), "the link has ended");
+}
