@@ -29,13 +29,18 @@ impl Continuity {
         self.queue = stale.into();
     }
 
-    /// The session is gone: nobody is closed until it is dispatchable again (OUT-05, OUT-09).
+    /// The session is gone, or the relay goes: nobody is closed until it is dispatchable again (OUT-05, OUT-09).
     pub fn session_lost(&mut self) {
         self.queue.clear();
     }
 
-    /// The sockets whose close is due; those that are not `stale` any more are passed over.
+    /// The sockets whose close is due; those that are not `stale` any more are passed over. After a time in which
+    /// this process did nothing the rest goes on at its pace: nobody who registers, and nobody who answers, gets the
+    /// missed ones in one moment.
     pub fn due(&mut self, now: Now, stale: impl Fn(&Id, Socket) -> bool) -> Vec<(Id, Socket)> {
+        if self.next + RECARRY_SPACING < now.mono {
+            self.next = now.mono;
+        }
         let mut due = Vec::new();
         while self.next <= now.mono
             && let Some((node, socket)) = self.queue.pop_front()
@@ -95,6 +100,22 @@ mod tests {
         continuity.session_changed(nodes(1000), now);
         let times = closes(&mut continuity, now);
         assert_eq!((times.len(), times.last()), (1000, Some(&4995)));
+    }
+
+    /// OUT-06, OUT-07: a process that stalled closes one node then, and the rest at the pace of before; a wake-up
+    /// that is a little late costs the window nothing.
+    #[test]
+    fn a_stall_is_followed_by_no_burst() {
+        let mut now = Now { wall: 0, mono: Duration::ZERO };
+        let mut continuity = Continuity::default();
+        continuity.session_changed(nodes(1000), now);
+        assert_eq!(continuity.due(now, |_, _| true).len(), 1);
+        now.mono = Duration::from_millis(20);
+        assert_eq!(continuity.due(now, |_, _| true).len(), 4);
+        now.mono = Duration::from_secs(3);
+        assert_eq!(continuity.due(now, |_, _| true).len(), 1);
+        let times = closes(&mut continuity, now);
+        assert_eq!((times.len(), times.first(), times.last()), (994, Some(&3005), Some(&7970)));
     }
 
     /// OUT-05, OUT-09, OUT-19: a session lost half-way stops the rest.

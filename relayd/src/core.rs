@@ -292,6 +292,8 @@ impl Core {
             }
             Event::Stop => {
                 self.stopping = true;
+                // Nobody is asked to register with a relay that goes.
+                self.continuity.session_lost();
                 // Before any node's socket is closed (LIS-26).
                 self.escrow(escrow::Event::Stop, &mut turn);
             }

@@ -56,7 +56,9 @@ impl Core {
             self.escrow(escrow::Event::SessionUp, turn);
             self.ingress(ingress::Event::SessionUp, turn);
             self.hub(hub::Event::SessionUp, turn);
-            self.continuity.session_changed(self.forwarder.stale(), turn.now);
+            if !self.stopping {
+                self.continuity.session_changed(self.forwarder.stale(), turn.now);
+            }
             turn.effects.push(Effect::Dispatchable(true));
         }
         self.register(registration::Event::SessionRegistered, turn);

@@ -19,6 +19,7 @@ use crate::{
 
 mod certificate;
 mod clock;
+mod continuity_model;
 mod escrow;
 mod ingress;
 mod parking;
