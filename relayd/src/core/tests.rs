@@ -20,6 +20,7 @@ use crate::{
 mod certificate;
 mod clock;
 mod continuity_model;
+mod day;
 mod escrow;
 mod ingress;
 mod parking;

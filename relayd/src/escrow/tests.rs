@@ -9,9 +9,7 @@ use crate::routes::{HOLD, RENEWAL};
 
 mod drops;
 mod holds;
-
 mod model;
-mod outages;
 mod release;
 mod standing;
 
