@@ -1,6 +1,6 @@
 //! A day of a whole cluster through the whole core, on a clock in the test's hand: session, registration,
 //! forwarder, continuity and escrow, with Cloudly, the supervisor and five hundred nodes played around them.
-//! Cloudly is away nine times, for seconds or for hours, and once more while the nodes are being asked to register
+//! Cloudly is away eight times, for seconds or for hours, and once more while the nodes are being asked to register
 //! again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -219,7 +219,7 @@ impl Day {
         self.pass(time);
     }
 
-    /// Cloudly has delivered each node its window, and cannot be reached any more.
+    /// The connection ends, and Cloudly cannot be reached.
     fn goes(&mut self) {
         (self.reachable, self.standing) = (false, false);
         self.nodes.iter_mut().for_each(Pallet::outage_begins);

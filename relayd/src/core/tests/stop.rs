@@ -53,6 +53,25 @@ fn a_node_that_goes_ends_the_wait_of_a_stop() {
     assert_eq!(done[1..], [Did::Hangup(1), Did::Dispatchable(false), Did::Drained]);
 }
 
+/// START-22: a relay that stops asks no further node to register with it, also on a session that returns
+/// meanwhile.
+#[test]
+fn a_stop_ends_the_closes() {
+    let mut script = Script::registered();
+    for socket in 1..=3 {
+        script.carry(socket, &format!("n{socket}"));
+    }
+    assert!(script.reconnect().contains(&Did::CloseNode(1)));
+    script.cloudly(asked("p", APPLY, &of("n3")));
+    script.on(Event::Stop);
+    assert_eq!(script.pass(1000 * MS), []);
+    script.session(session::Event::Closed { connection: 2 });
+    script.connection = 3;
+    assert_eq!(script.pass(1000 * MS), [Did::Dial(3)]);
+    assert!(!script.connect().iter().any(|did| matches!(did, Did::CloseNode(_))));
+    assert_eq!(script.pass(1000 * MS), []);
+}
+
 /// A relay that never had a session stops at once.
 #[test]
 fn a_relay_without_a_session_stops_at_once() {
