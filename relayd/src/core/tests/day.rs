@@ -272,7 +272,7 @@ impl Day {
 }
 
 /// OUT-04, OUT-05, OUT-07, OUT-09, OUT-12, OUT-19, ESC-01, ESC-25, ESC-26, ESC-28, ESC-29, ESC-30, ESC-34,
-/// ESC-35, ESC-38, ESC-45, ESC-46, ESC-47, ESC-48, ESC-60, FWD-33: no lease of a node that answers runs out, with
+/// ESC-35, ESC-38, ESC-45, ESC-47, ESC-48, ESC-60, FWD-33: no lease of a node that answers runs out, with
 /// a clock half a minute beside the relay's and refusals on the way; nobody is offered anything while the session
 /// stands, or a second thing while one is under way; each return has every node carried again within seconds; one
 /// that answers nothing costs a bounded number of offers, and nothing is left of who went.
