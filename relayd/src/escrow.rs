@@ -168,7 +168,6 @@ impl Escrow {
     /// Takes an event.
     pub fn handle(&mut self, event: Event, now: Now, carried: &impl Carried) -> Vec<Action> {
         let mut actions = Vec::new();
-        self.clocks.get_or_insert(now);
         match event {
             Event::Hold { connection, request } => {
                 self.arrives(connection, request, now, carried, &mut actions);
@@ -204,9 +203,8 @@ impl Escrow {
 
     /// Another session ends custody of the node's run; the same one keeps it (ESC-46, ESC-47).
     fn registered(&mut self, node: &Id, now: Now, carried: &impl Carried, actions: &mut Vec<Action>) {
-        let binding = carried.carried(node).map(|(binding, _)| binding);
-        let Some(held) = self.runs.get(node) else { return };
-        if binding.is_some_and(|binding| *binding != held.binding) {
+        let (Some(held), Some((binding, _))) = (self.runs.get(node), carried.carried(node)) else { return };
+        if *binding != held.binding {
             self.drop_run(node, Dropped::OtherSession, actions);
         } else {
             self.release(node, now, carried, actions);
@@ -300,7 +298,7 @@ impl Escrow {
         });
         self.clocks = Some(now);
         self.expire_offers(now, carried, actions);
-        if jumped && !self.session {
+        if jumped {
             self.release_all(now, carried, actions);
         }
         while let Some(node) = self.agenda.due(now) {
@@ -311,10 +309,9 @@ impl Escrow {
         }
     }
 
-    /// What is kept of nodes that are gone does not pile up.
+    /// Runs of nodes that are gone do not pile up; nobody's release finds that they ended (ESC-57).
     fn forget_gone(&mut self, now: Now, carried: &impl Carried, actions: &mut Vec<Action>) {
         let gone = |node: &Id| carried.carried(node).is_none();
-        self.acknowledged.retain(|node, _| !gone(node));
         let ended = self.runs.iter().filter(|(node, held)| held.has_ended(now.wall) && gone(node));
         let ended: Vec<Id> = ended.map(|(node, _)| node.clone()).collect();
         ended.iter().for_each(|node| self.drop_run(node, Dropped::Ended, actions));

@@ -73,6 +73,34 @@ fn an_outage_offers_what_is_held() {
     }
 }
 
+/// ESC-33, ESC-37: what a node answers to an offer reaches the escrow: a renewal that it acknowledged is not
+/// offered again, one that it refused is.
+#[test]
+fn what_a_node_answers_to_an_offer_counts() {
+    for (acknowledges, offered_again) in [(true, false), (false, true)] {
+        let mut script = Script::escrowed();
+        let connection = script.connection;
+        let done = script.session(session::Event::Closed { connection });
+        let offer = done.iter().find_map(|did| match did {
+            Did::NodeSent(1, sent) if sent.method == RENEWAL => Some(sent.clone()),
+            _ => None,
+        });
+        let (session, projection) = (session_of("n"), projection(1));
+        let acknowledgement =
+            format!(r#"{{"session":{session},"renewal":{{"projection":{projection},"sequence":1}}}}"#);
+        let outcome = if acknowledges { ok(&acknowledgement) } else { plain_refusal("clock-not-qualified") };
+        let (lines, _) = logged(|| script.node(1, answer_to(&offer.expect("an offer"), outcome)));
+        let said =
+            if acknowledges { "node n has a renewed DNS lease" } else { "not delivered: clock-not-qualified" };
+        assert!(lines.iter().any(|line| line.contains(said)), "{lines:?}");
+        let mut again = false;
+        for _ in 0..60 {
+            again |= served(&script.pass(1000 * MS), RENEWAL);
+        }
+        assert_eq!(again, offered_again);
+    }
+}
+
 /// FWD-33: an acknowledged later projection retires the run that renews the former one; an acknowledgement
 /// that is not bound to its push retires nothing.
 #[test]

@@ -78,6 +78,20 @@ fn an_acknowledged_projection_retires_what_it_replaces() {
     }
 }
 
+/// ESC-39, ESC-48: a run that is dropped in an outage takes its offer and its timer along.
+#[test]
+fn a_run_that_is_dropped_in_an_outage_leaves_no_timer() {
+    let mut script = holding();
+    script.set_wall(MIN);
+    let offered = offer(&script.on(Event::SessionDown));
+    assert!(script.escrow.next_deadline(script.now).is_some());
+    let projection = read_projection(&projection("p", 4));
+    let led = script.on(Event::Acknowledged { node: id("n"), projection });
+    assert_eq!(led, dropped(Dropped::ProjectionReplaced));
+    assert_eq!(script.escrow.next_deadline(script.now), None);
+    assert_eq!(script.acknowledges(&offered), [], "what the node says to it is of no account");
+}
+
 /// ESC-48: the acknowledgement of one node is nothing to another's run.
 #[test]
 fn an_acknowledgement_concerns_its_node_alone() {
@@ -106,6 +120,8 @@ fn the_refusals_that_state_another_relay_drop_every_run() {
             script.holds_grid("m", 0, 5);
             let ended = Note::CustodyEnded { runs: 2, why: name };
             assert_eq!(script.on(Event::RegistrationRefused { text }), [Seen::Note(ended)]);
+            let again = Event::RegistrationRefused { text: name.to_owned() };
+            assert_eq!(script.on(again), [], "there is nothing left to drop");
             script.set_wall(MIN);
             assert_eq!((script.escrow.held(), script.on(Event::SessionDown)), (0, Vec::new()));
         }
