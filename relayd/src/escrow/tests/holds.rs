@@ -1,7 +1,7 @@
 //! Custody and precedence: which run is held, for whom, and which hold is refused.
 
 use super::*;
-use crate::constants::NODE_SOCKETS;
+use crate::constants::{ESCROW_HOLD_BYTES, NODE_SOCKETS};
 
 const INVALID: &str = "escrow-run-invalid: ";
 
@@ -32,6 +32,22 @@ fn a_hold_is_answered_with_the_number_of_renewals_held() {
     assert_eq!(script.escrow.held(), 1);
     assert_eq!(script.holds(&body(3, 1, 32)), Err(format!("{INVALID}renewals[22].expiresAt")));
     assert_eq!(script.escrow.held(), 1, "a refused hold leaves what is held");
+}
+
+/// What became of a hold is said by the node and the refusal's name.
+#[test]
+fn what_became_of_a_hold_is_said() {
+    let mut script = standing();
+    let node = id("n");
+    let said = |script: &mut Script, body: &str| {
+        script.arrives("h", body);
+        notes(script.on(Event::Tick))
+    };
+    assert_eq!(said(&mut script, &body(3, 0, 2)), [Note::Held { node: node.clone(), held: 2 }]);
+    let stale = Note::HoldRefused { node: Some(node), refusal: "escrow-run-stale" };
+    assert_eq!(said(&mut script, &body(2, 0, 2)), [stale]);
+    let invalid = Note::HoldRefused { node: None, refusal: "escrow-run-invalid" };
+    assert_eq!(said(&mut script, "{}"), [invalid]);
 }
 
 /// ESC-01: at most one run per node.
@@ -79,6 +95,14 @@ fn a_hold_that_is_not_valid_is_refused_with_its_path() {
     assert_eq!(script.holds(&of(&[late(horizon + 1)])), Err(format!("{INVALID}renewals[0].expiresAt")));
     assert_eq!(script.holds(&of(&[late(horizon)])), held(1));
     assert_eq!(script.holds("{}"), Err(format!("{INVALID}session")));
+    let padded = |bytes: usize| {
+        let text = of(&[late(horizon)]);
+        let spaces = " ".repeat(bytes - text.len());
+        text + &spaces
+    };
+    assert_eq!(script.holds(&padded(ESCROW_HOLD_BYTES)), held(1));
+    let over = Seen::Told(1, "o".into(), Err(format!("{INVALID}renewals")));
+    assert_eq!(script.arrives("o", &padded(ESCROW_HOLD_BYTES + 1))[0], over);
     let long =
         of(&[renewal("n", &projection("p", 3), 60, window(0)).replace("c2lnbmVk", &"QUJD".repeat(20_000))]);
     assert_eq!(

@@ -98,6 +98,49 @@ fn a_renewal_is_offered_at_each_opening() {
     assert_eq!(script.pass(Duration::from_secs(14 * 60)), []);
 }
 
+/// ESC-30, ESC-34, ESC-39, ESC-43: the one timer stands at the first opening or repeat of any node, and goes off
+/// in that very moment.
+#[test]
+fn the_timer_stands_at_the_first_opening_or_repeat() {
+    // Window 1 of `n` opens in 20 s, that of `m` in 10 s.
+    let mut script = holding(4, 10 * MIN + 10_000);
+    script.carry(2, "m");
+    let p = projection("p", 3);
+    let window = |index: u64| (window(index).0 - 10_000, window(index).1 - 10_000);
+    let renewals = [0, 1].map(|index| renewal("m", &p, index, window(index)));
+    script.holds(&hold_body(&binding("m", "s"), &p, &renewals)).unwrap();
+    for seen in script.on(Event::SessionDown) {
+        let Seen::Offered(offered) = seen else { panic!("{seen:?}") };
+        assert_eq!(script.acknowledges(&offered).len(), 1);
+    }
+    let mut next = |after: u32, to: Socket| {
+        let due = script.escrow.next_deadline(script.now).expect("there is something to come");
+        assert_eq!(due - script.now.mono, after * S);
+        script.go_to(due);
+        let offered = offer(&script.on(Event::Tick));
+        assert_eq!((offered.to, offered.sequence()), (to, 1));
+        script.refuses(&offered);
+    };
+    next(10, 2);
+    next(10, 1);
+    next(20, 2);
+    next(10, 1);
+    next(20, 2);
+}
+
+/// ESC-37: what a node acknowledged is offered no more, neither in the next outage.
+#[test]
+fn an_acknowledged_renewal_is_not_offered_in_the_next_outage() {
+    let mut script = holding(4, 11 * MIN);
+    let offered = offer(&script.on(Event::SessionDown));
+    assert_eq!((offered.sequence(), script.acknowledges(&offered).len()), (1, 1));
+    script.on(Event::SessionUp);
+    assert_eq!(script.on(Event::SessionDown), []);
+    script.set_wall(MIN);
+    assert_eq!(script.on(Event::Tick), [], "nor what comes before it, when the clock is set back");
+    assert_eq!(script.escrow.held(), 1);
+}
+
 /// ESC-32: a node that is not carried is offered nothing, and its run is not lost.
 #[test]
 fn only_carried_nodes_are_offered_anything() {
@@ -157,6 +200,21 @@ fn a_failed_delivery_is_made_anew_after_30_seconds() {
     script.roster.0.clear();
     assert_eq!(script.on(Event::Gone { node: id("n") }), [Seen::Note(failed(0, Failure::Gone))]);
     assert_eq!(script.acknowledges(&offered), []);
+}
+
+/// ESC-34, ESC-47: a node that registers again with the same binding is offered nothing that is on its way, and
+/// nothing again before its time.
+#[test]
+fn the_same_binding_again_brings_no_offer_forward() {
+    let mut script = holding(4, MIN);
+    let offered = offer(&script.on(Event::SessionDown));
+    assert_eq!(script.registers(1, binding("n", "s")), [], "it is on its way");
+    script.refuses(&offered);
+    assert_eq!(script.pass(10 * S), []);
+    assert_eq!(script.registers(1, binding("n", "s")), [], "it was refused ten seconds ago");
+    assert_eq!(script.pass(20 * S - Duration::from_millis(1)), []);
+    assert_eq!(script.escrow.next_deadline(script.now), Some(script.now.mono + Duration::from_millis(1)));
+    assert_eq!(offers(&script.pass(Duration::from_millis(1))), [(1, 0)]);
 }
 
 /// ESC-34: the log repeats a refusal's name and nothing else that a node wrote.
@@ -249,6 +307,8 @@ fn the_return_of_the_session_ends_all_offers() {
     assert_eq!(script.on(Event::SessionUp), []);
     assert_eq!(script.escrow.next_deadline(script.now), None);
     assert_eq!(script.acknowledges(open), [], "an answer to an ended offer is none");
+    assert_eq!(offers(&script.on(Event::SessionDown)).len(), 2, "the next loss waits for no repeat");
+    assert_eq!(script.on(Event::SessionUp), []);
     assert_eq!(script.pass(Duration::from_secs(60)), []);
     assert_eq!(offers(&script.on(Event::SessionDown)).len(), 2, "both are due at the next loss, at once");
 }
@@ -371,5 +431,28 @@ fn a_node_that_asks_to_be_asked_again_is_asked_within_the_window() {
     assert_eq!((again.sequence(), &again.id), (0, &offered.id));
     assert_ne!(again.instance, offered.instance);
     later(&mut script, &again);
-    assert_eq!(offers(&script.pass(Duration::from_secs(10))), [], "its window has ended");
+    assert_eq!(script.pass(10 * S), [], "its window has ended, and so has the wait for an answer");
+    assert_eq!(script.acknowledges(&again), []);
+    script.set_wall(14 * MIN);
+    assert_eq!(offers(&script.pass(S)), [(1, 0)], "by a clock that was set back it is due again");
+}
+
+/// ESC-26, ESC-30, ESC-34: a clock that goes back over an opening by less than a jump has the offer made at
+/// the opening once more.
+#[test]
+fn a_clock_that_slews_back_over_an_opening_delays_no_window() {
+    let mut script = Script::new();
+    script.carry(1, "n");
+    let p = projection("p", 3);
+    let renewals = [renewal("n", &p, 0, window(0)), renewal("n", &p, 5, window(5))];
+    script.holds(&hold_body(&binding("n", "s"), &p, &renewals)).unwrap();
+    script.set_wall(MIN / 2);
+    let offered = offer(&script.on(Event::SessionDown));
+    let (correlation, instance) = (offered.id.clone(), offered.instance.clone());
+    let outcome = Outcome::Response(Body::empty());
+    let answer = Answer { correlation, instance, outcome, retry_after_ms: Some(100) };
+    assert_eq!(script.on(Event::NodeAnswered { socket: 1, answer }), []);
+    script.now.wall -= 500;
+    assert_eq!(script.pass(Duration::from_millis(499)), [], "not open by the clock there is");
+    assert_eq!(offer(&script.pass(Duration::from_millis(1))).sequence(), 0);
 }
