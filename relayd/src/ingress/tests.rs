@@ -124,6 +124,11 @@ fn answer_to(sent: &Sent, told: &Told) -> Answer {
     Answer { correlation, instance, outcome: outcome(told), retry_after_ms: None }
 }
 
+/// An answer that asks to be asked again.
+fn later(sent: &Sent, wait_ms: u64) -> Answer {
+    Answer { retry_after_ms: Some(wait_ms), ..answer_to(sent, &ok("{}")) }
+}
+
 fn asked(correlation: &str, method: &str, body: &str) -> Request {
     Request {
         method: method.to_owned(),

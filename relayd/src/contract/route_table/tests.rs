@@ -151,6 +151,7 @@ fn the_first_reason_is_given() {
     assert_eq!(wrong(&table.to_string()), "revision");
 }
 
+/// ING-09: the certificate that a route names has to cover its host.
 #[test]
 fn a_wildcard_covers_one_label_and_itself() {
     for (domain, host, expected) in [
@@ -161,6 +162,8 @@ fn a_wildcard_covers_one_label_and_itself() {
         ("*.a.test", "*.a.test", true),
         ("*.a.test", "y.x.a.test", false),
         ("*.a.test", "a.test", false),
+        ("*.test", "test", false),
+        ("*.test", "host", false),
         ("*.a.test", "*.x.a.test", false),
         ("x.a.test", "*.a.test", false),
     ] {

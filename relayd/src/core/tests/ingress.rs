@@ -58,6 +58,26 @@ fn the_ingress_registers_on_the_nodes_listener() {
     assert_eq!(told, [Did::Told(1, "s".into(), Told::Response(r#"{"rows":[]}"#.into()))]);
 }
 
+/// ING-16, ING-20: that there is no table is one line in the log, however often Cloudly says it; and so is a hint
+/// that failed.
+#[test]
+fn no_table_and_a_failed_hint_are_one_line_each() {
+    let mut script = Script::with_ingress();
+    let mut none = |record| {
+        let registered = script.renew();
+        let reads = script.answer(&registered, acceptance("https://relay.test", 1, record));
+        logged(|| script.answer_table(&reads, "null")).0
+    };
+    let lines = none(2);
+    assert!(lines.len() == 1 && lines[0].contains("computed no route table"), "{lines:?}");
+    assert_eq!(none(3), Vec::<String>::new());
+    let pushed = format!(r#"{{"routeTable":{}}}"#, table(4));
+    let hinted = request(&script.cloudly(asked("t", "pushClusterRouteTable", &pushed)));
+    let (lines, _) = logged(|| script.node(9, answer_to(&hinted, plain_refusal("some-name: words"))));
+    assert_eq!(warnings(&lines).len(), 1, "{lines:?}");
+    assert!(lines[0].contains("could not be hinted") && !lines[0].contains("words"), "{lines:?}");
+}
+
 /// PROT-20, ING-36: a refused protocol leaves the table served, and so does a lost session.
 #[test]
 fn a_refused_protocol_leaves_the_table_served() {

@@ -1,6 +1,7 @@
 //! Who is the ingress: what is refused, what is carried to Cloudly, and which connection is bound.
 
 use super::*;
+use crate::constants::INGRESS_REGISTRATION_BYTES;
 
 /// PROT-08, PROT-09, PROT-11, PROT-12, ING-34: the offer of `clusterIngress` is judged first, before the body
 /// is validated, with its own oldest release; a refused ingress is never carried to Cloudly.
@@ -38,8 +39,10 @@ fn an_invalid_body_is_refused_as_registration_invalid() {
             [Seen::OfferServed, not_bound("registration-invalid"), Seen::Socket(7, "r".into(), invalid)];
         let more = registration("b").replace(r#""nodeId""#, r#""more":1,"nodeId""#);
         assert_eq!(script.ask(7, "r", REGISTER, &more), expected);
-        let large = registration(&"b".repeat(64 << 10));
-        assert_eq!(script.ask(7, "r", REGISTER, &large), expected);
+        let bearer = INGRESS_REGISTRATION_BYTES - registration("").len();
+        let large = |more| registration(&"b".repeat(bearer + more));
+        assert_eq!(script.ask(7, "r", REGISTER, &large(1)), expected);
+        assert_ne!(script.ask(7, "r", REGISTER, &large(0)), expected);
     }
 }
 
@@ -118,6 +121,32 @@ fn a_registration_that_is_not_carried_is_refused_as_not_ready() {
         assert_eq!(seen, [not_bound("unreadable"), told.clone()], "{answer}");
     }
     assert_eq!(script.ingress.bound(), None);
+}
+
+/// ING-11, ING-23: a read of the table takes nothing from a registration that is under way.
+#[test]
+fn a_read_leaves_a_registration_under_way() {
+    let mut script = Script::new();
+    let sent = script.registers(7);
+    for _ in 0..2 {
+        script.on(Event::Accepted);
+    }
+    assert_eq!(script.cloudly(&sent, &ok(&acceptance(1))).unwrap()[0], bound(false));
+}
+
+/// ING-23, ING-33: Cloudly may ask to be asked again: the same registration goes out once more, within its time.
+#[test]
+fn a_registration_is_made_again_when_cloudly_asks_for_it() {
+    let mut script = Script::new();
+    let sent = script.registers(7);
+    assert!(script.ingress.cloudly_answered(later(&sent, 2000), script.now).is_none());
+    assert_eq!(script.ingress.next_deadline(), Some(script.now.mono + 2000 * MS));
+    let seen = script.pass(2000 * MS);
+    assert_eq!(seen, [Seen::Sent(sent.clone())]);
+    assert_eq!(request(&seen).id, sent.id);
+    assert_eq!(script.ingress.next_deadline(), Some(script.now.mono + 6000 * MS));
+    assert_eq!(script.cloudly(&request(&seen), &ok(&acceptance(1))).unwrap()[0], bound(false));
+    assert_eq!(script.ingress.next_deadline(), None);
 }
 
 /// ING-33: what is in flight is bounded: one registration for each connection, and so many in all.

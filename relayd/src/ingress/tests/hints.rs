@@ -34,6 +34,17 @@ fn a_failed_hint_is_logged_and_not_repeated() {
     assert_eq!(script.pass(3_600_000 * MS), []);
 }
 
+/// ING-20: a hint that is under way when the same ingress registers again is still waited for, and its failure
+/// logged.
+#[test]
+fn a_hint_outlasts_another_registration_of_its_connection() {
+    let mut script = Script::bound(7);
+    let sent = request(&script.push(1));
+    script.bind(7);
+    let failed = Note::HintFailed { revision: 1, class: "some-name".to_owned() };
+    assert_eq!(script.socket(7, &sent, &refused("some-name")).unwrap(), [Seen::Note(failed)]);
+}
+
 /// ING-17: one hint is under way at a time, and it is the latest.
 #[test]
 fn a_later_hint_takes_the_place_of_an_earlier_one() {

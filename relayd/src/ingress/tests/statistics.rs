@@ -52,6 +52,24 @@ fn statistics_that_are_not_answered_are_refused_in_time() {
     assert_eq!(script.socket(7, &asked, &ok("{}")), None);
 }
 
+/// ING-29: the ingress may ask to be asked again: the question goes to it once more, within its time.
+#[test]
+fn statistics_are_asked_for_again_when_the_ingress_asks_for_it() {
+    let mut script = Script::bound(7);
+    let asked = request(&script.dispatch(3, "s", STATISTICS, "{}"));
+    assert!(script.ingress.socket_answered(7, later(&asked, 3000), script.now).is_none());
+    assert_eq!(script.ingress.next_deadline(), Some(script.now.mono + 3000 * MS));
+    let seen = script.pass(3000 * MS);
+    assert_eq!(seen, [Seen::Sent(asked.clone())]);
+    assert_eq!(request(&seen).id, asked.id);
+    assert_eq!(script.socket(7, &request(&seen), &ok("[]")).unwrap(), told(3, ok("[]")));
+    // What is due first on either side decides when the clock is looked at.
+    script.registers(8);
+    script.pass(1000 * MS);
+    script.dispatch(3, "s", STATISTICS, "{}");
+    assert_eq!(script.ingress.next_deadline(), Some(script.now.mono + 7000 * MS));
+}
+
 /// ING-29: questions under way are bounded; each that ends makes room.
 #[test]
 fn questions_under_way_are_bounded() {
