@@ -87,6 +87,18 @@ fn a_member_that_is_missing_unknown_or_unreadable_is_named_by_its_path() {
     }
 }
 
+/// ESC-08, ESC-24: a digest is 64 lower-case hex digits, of which each counts.
+#[test]
+fn a_digest_is_64_lower_case_hex_digits() {
+    for byte in 0..=255_u8 {
+        let digest = Digest::parse(&format!("sha256:{}{byte:02x}", "3c".repeat(31))).unwrap();
+        assert_eq!((digest.0[30], digest.0[31]), (0x3c, byte));
+    }
+    for digits in ["", &"0f".repeat(31), &"0f".repeat(33), &format!("{}0", "0f".repeat(31)), &"0F".repeat(32)] {
+        assert_eq!(Digest::parse(&format!("sha256:{digits}")), None, "{digits}");
+    }
+}
+
 /// ESC-08: `sequence` and `notBefore` rise strictly, and no window is empty or longer than 15 minutes.
 #[test]
 fn windows_and_sequences_rise() {
@@ -99,6 +111,7 @@ fn windows_and_sequences_rise() {
     };
     let (start, end) = (NOW + 600_000, NOW + 600_000 + LEASE_WINDOW_MS);
     assert_eq!(of("sequence", 9, 4), "renewals[1].sequence");
+    assert_eq!(of("sequence", 9, 3), "renewals[1].sequence");
     assert_eq!(of("sequence", 9, 5), "valid");
     assert_eq!(of("notBefore", start, NOW), "renewals[1].notBefore");
     assert_eq!(of("notBefore", start, NOW - 1), "renewals[1].notBefore");
@@ -107,7 +120,17 @@ fn windows_and_sequences_rise() {
     assert_eq!(of("expiresAt", end, start), "renewals[1].expiresAt");
     assert_eq!(of("expiresAt", end, start + 1), "valid");
     assert_eq!(of("expiresAt", end, end + 1), "renewals[1].expiresAt");
+    assert_eq!(of("expiresAt", end, start - 1), "renewals[1].expiresAt");
     assert_eq!(of("notBefore", start, 1 << 53), "renewals[1].notBefore");
+    assert_eq!(of("notBefore", start, (1 << 53) - 1), "renewals[1].expiresAt", "no window ends later");
+    let third = |sequence: u64, from: u64| {
+        let text = second.replace(r#""sequence":9"#, &format!(r#""sequence":{sequence}"#));
+        let text = text.replace(&format!(r#""notBefore":{start}"#), &format!(r#""notBefore":{from}"#));
+        path(&hold(&[first.clone(), second.clone(), text]))
+    };
+    assert_eq!(third(8, start + 1), "renewals[2].sequence", "the one before counts, not the first");
+    assert_eq!(third(10, start), "renewals[2].notBefore");
+    assert_eq!(third(10, start + 1), "valid");
 }
 
 /// ESC-09, ESC-10: 32 renewals, and four hours from the relay's clock.

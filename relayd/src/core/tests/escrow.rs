@@ -101,6 +101,77 @@ fn what_a_node_answers_to_an_offer_counts() {
     }
 }
 
+/// ESC-34: a node that goes while it is offered a renewal does not answer: that is logged at once.
+#[test]
+fn a_node_that_goes_is_waited_for_no_longer() {
+    let mut script = Script::escrowed();
+    assert_eq!(script.lose(), 1);
+    let (lines, _) = logged(|| script.on(Event::NodeClosed { socket: 1 }));
+    for said in ["node n is gone", "a DNS lease renewal was not delivered: gone"] {
+        assert_eq!(lines.iter().filter(|line| line.contains(said)).count(), 1, "{lines:?}");
+    }
+    assert_eq!(script.core.escrow.held(), 1, "ESC-47: it may be back with the same binding");
+}
+
+/// ESC-50, ESC-53: a refusal of the registration that states another relay drops every run, and an acceptance
+/// lets the relay hold runs again. ESC-55, ESC-56: any other answer leaves what is held, and is logged.
+#[test]
+fn only_a_refusal_that_states_another_relay_drops_every_run() {
+    let answers = [
+        Some("registration-invalid: relay.version"),
+        Some("registration-conflict"),
+        Some("something-else: x"),
+        Some("Internal server error"),
+        Some("There is no available method for this call on the server side"),
+        Some("relay-identity-unverified"),
+        None,
+    ];
+    for answer in answers {
+        let mut script = Script::escrowed();
+        let registered = script.renew();
+        script.hold(2);
+        let (lines, _) = logged(|| match answer {
+            Some(text) => script.answer(&registered, plain_refusal(text)),
+            None => script.pass(10_000 * MS),
+        });
+        let warned = warnings(&lines);
+        assert!(warned.len() == 1 && warned[0].contains("registerClusterRelay"), "{answer:?} {lines:?}");
+        assert_eq!(script.lose(), 1, "{answer:?}");
+    }
+    let mut script = Script::escrowed();
+    let registered = script.renew();
+    script.hold(2);
+    script.answer(&registered, plain_refusal("relay-node-unknown: node-1"));
+    assert_eq!(script.core.escrow.held(), 0);
+    let refused = Did::Told(1, "h".into(), Told::Error("relay-node-unknown".into()));
+    assert_eq!(script.hold(2), [refused]);
+    let registered = script.renew();
+    script.answer(&registered, acceptance("https://relay.test", 1, 2));
+    assert_eq!(script.hold(3), [Did::Told(1, "h".into(), Told::Response(r#"{"held":1}"#.into()))]);
+}
+
+/// OUT-21, ESC-63: all that an outage brings a node is its DNS renewal: nothing of a managed tunnel is sent, and
+/// a node that asks for a credential is told that there is no session.
+#[test]
+fn an_outage_brings_no_credential_of_a_managed_tunnel() {
+    let mut script = Script::escrowed();
+    let connection = script.connection;
+    let mut done = script.session(session::Event::Closed { connection });
+    let asks = asked("v", "getRuntimeManagedVpnCredential", &of("n"));
+    done.extend(script.node(1, asks));
+    for _ in 0..120 {
+        done.extend(script.pass(1000 * MS));
+    }
+    let sent = done.iter().filter_map(|did| match did {
+        Did::NodeSent(_, sent) => Some(sent.method.as_str()),
+        _ => None,
+    });
+    assert!(sent.clone().count() > 1 && sent.clone().all(|method| method == RENEWAL));
+    let told = done.iter().filter(|did| matches!(did, Did::NodeTold(1, id, Told::Error(_)) if id == "v"));
+    assert_eq!(told.count(), 1, "{done:?}");
+    assert!(!done.iter().any(|did| matches!(did, Did::NodeTold(_, _, Told::Response(_)))));
+}
+
 /// FWD-33: an acknowledged later projection retires the run that renews the former one; an acknowledgement
 /// that is not bound to its push retires nothing.
 #[test]

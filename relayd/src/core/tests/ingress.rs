@@ -78,6 +78,19 @@ fn no_table_and_a_failed_hint_are_one_line_each() {
     assert!(lines[0].contains("could not be hinted") && !lines[0].contains("words"), "{lines:?}");
 }
 
+/// ING-26, ING-30: the end of its connection releases the binding, and no other's does: Cloudly's question is then
+/// refused by name.
+#[test]
+fn the_end_of_its_connection_releases_the_ingress() {
+    let mut script = Script::with_ingress();
+    script.on(Event::NodeClosed { socket: 8 });
+    script.assert_pulled();
+    let (lines, _) = logged(|| script.on(Event::NodeClosed { socket: 9 }));
+    assert!(warnings(&lines)[0].contains("the cluster ingress on node n is gone"), "{lines:?}");
+    let told = script.cloudly(asked("s", STATISTICS, "{}"));
+    assert_eq!(told, [Did::Told(1, "s".into(), Told::Error("cluster-ingress-not-bound".into()))]);
+}
+
 /// PROT-20, ING-36: a refused protocol leaves the table served, and so does a lost session.
 #[test]
 fn a_refused_protocol_leaves_the_table_served() {

@@ -181,6 +181,12 @@ fn a_superseded_socket_is_closed_in_the_end() {
     script.carry(1, "m");
     assert_eq!(script.pass(60_000 * MS), []);
     script.assert_carried(1, "m");
+
+    let mut script = Script::registered();
+    script.carry(1, "n");
+    script.carry(2, "n");
+    script.on(Event::NodeClosed { socket: 1 });
+    assert_eq!(script.pass(60_000 * MS), [], "it ended by itself");
 }
 
 /// FWD-10: sockets without a carried node share little of what may be in flight: a carried node's largest request
