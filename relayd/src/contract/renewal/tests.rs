@@ -3,6 +3,8 @@
 use super::*;
 
 const NOW: u64 = 1_800_000_000_000;
+/// The longest window, in milliseconds.
+const QUARTER: u64 = 15 * 60 * 1000;
 const SESSION: &str = r#"{"sessionId":"s","nodeId":"n","clusterId":"c","generation":1}"#;
 
 fn projection() -> String {
@@ -12,7 +14,7 @@ fn projection() -> String {
 /// Two renewals that are valid, as one text each.
 fn renewals() -> [String; 2] {
     [(4, 0), (9, 600_000)].map(|(sequence, from)| {
-        let (not_before, expires_at) = (NOW + from, NOW + from + LEASE_WINDOW_MS);
+        let (not_before, expires_at) = (NOW + from, NOW + from + QUARTER);
         format!(
             r#"{{"projection":{},"nodeId":"n","clusterId":"c","sequence":{sequence},"notBefore":{not_before},"expiresAt":{expires_at},"signature":"c2lnbg=="}}"#,
             projection()
@@ -99,7 +101,7 @@ fn a_digest_is_64_lower_case_hex_digits() {
     }
 }
 
-/// ESC-08: `sequence` and `notBefore` rise strictly, and no window is empty or longer than 15 minutes.
+/// ESC-08, ESC-60: `sequence` and `notBefore` rise strictly, and no window is empty or longer than 15 minutes.
 #[test]
 fn windows_and_sequences_rise() {
     let [first, second] = renewals();
@@ -109,7 +111,7 @@ fn windows_and_sequences_rise() {
             second.replace(&format!(r#""{name}":{from}"#), &format!(r#""{name}":{to}"#)),
         ]))
     };
-    let (start, end) = (NOW + 600_000, NOW + 600_000 + LEASE_WINDOW_MS);
+    let (start, end) = (NOW + 600_000, NOW + 600_000 + QUARTER);
     assert_eq!(of("sequence", 9, 4), "renewals[1].sequence");
     assert_eq!(of("sequence", 9, 3), "renewals[1].sequence");
     assert_eq!(of("sequence", 9, 5), "valid");
@@ -152,7 +154,7 @@ fn a_run_has_at_most_32_renewals_within_the_horizon() {
     let (start, end) = (NOW + ESCROW_HORIZON_MS - 1000, NOW + ESCROW_HORIZON_MS);
     let at = |end: u64| {
         let window = format!(r#""notBefore":{start},"expiresAt":{end}"#);
-        let old = format!(r#""notBefore":{NOW},"expiresAt":{}"#, NOW + LEASE_WINDOW_MS);
+        let old = format!(r#""notBefore":{NOW},"expiresAt":{}"#, NOW + QUARTER);
         path(&hold(&[first.replace(&old, &window)]))
     };
     assert_eq!((at(end), at(end + 1)), ("valid".into(), "renewals[0].expiresAt".into()));

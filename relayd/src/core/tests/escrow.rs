@@ -172,6 +172,24 @@ fn an_outage_brings_no_credential_of_a_managed_tunnel() {
     assert!(!done.iter().any(|did| matches!(did, Did::NodeTold(_, _, Told::Response(_)))));
 }
 
+/// OUT-20: a projection that Cloudly replays after a reconnect is carried also when the lease in it has expired,
+/// and what the node then acknowledges keeps the run that renews it.
+#[test]
+fn a_replayed_projection_is_carried_with_an_expired_lease() {
+    let mut script = Script::escrowed();
+    script.reconnect();
+    script.carry(1, "n");
+    let lease = format!(r#""dnsLease":{{"expiresAt":{}}}"#, script.now.wall - 1);
+    let projection = projection(1);
+    let pushed = projection.replace('}', &format!(",{lease}}}"));
+    let body = |projection: &str| format!(r#"{{"session":{},"projection":{projection}}}"#, session_of("n"));
+    let push = script.cloudly(asked("p", PROJECTION, &body(&pushed)));
+    assert_eq!(push, [Did::NodeSent(1, out(PROJECTION, &body(&pushed)))]);
+    let told = script.node(1, answer_to(&request(&push), ok(&body(&projection))));
+    assert_eq!(told, [Did::Told(2, "p".into(), Told::Response(body(&projection)))]);
+    assert_eq!((script.core.escrow.held(), script.lose()), (1, 1));
+}
+
 /// FWD-33: an acknowledged later projection retires the run that renews the former one; an acknowledgement
 /// that is not bound to its push retires nothing.
 #[test]

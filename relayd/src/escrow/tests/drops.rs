@@ -194,9 +194,11 @@ fn nothing_is_held_again_once_the_relay_is_parked() {
 /// ESC-57: a run whose last window has ended is dropped at the release that finds it.
 #[test]
 fn a_run_is_dropped_when_its_last_window_has_ended() {
-    let mut script = holding();
-    script.set_wall(55 * MIN);
-    assert_eq!(script.on(Event::SessionDown), dropped(Dropped::Ended));
+    for ms in [55 * MIN, 55 * MIN + 1, 600 * MIN] {
+        let mut script = holding();
+        script.set_wall(ms);
+        assert_eq!(script.on(Event::SessionDown), dropped(Dropped::Ended));
+    }
     let mut script = holding();
     script.set_wall(55 * MIN - 1);
     let offered = offer(&script.on(Event::SessionDown));

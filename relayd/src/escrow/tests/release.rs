@@ -217,6 +217,16 @@ fn the_same_binding_again_brings_no_offer_forward() {
     assert_eq!(offers(&script.pass(Duration::from_millis(1))), [(1, 0)]);
 }
 
+/// ESC-34: a host that slept over the time of a repeat makes it when it wakes.
+#[test]
+fn a_repeat_that_was_slept_over_is_made_at_once() {
+    let mut script = holding(4, MIN);
+    let offered = offer(&script.on(Event::SessionDown));
+    script.refuses(&offered);
+    script.go_to(script.now.mono + 45 * S);
+    assert_eq!(offers(&script.on(Event::Tick)), [(1, 0)]);
+}
+
 /// ESC-34: the log repeats a refusal's name and nothing else that a node wrote.
 #[test]
 fn a_refusal_is_logged_by_name_alone() {
@@ -407,6 +417,17 @@ fn a_jump_of_the_wall_clock_changes_what_is_due() {
     assert_eq!(offered.sequence(), 1, "never one that is early by the clock there is");
     script.now.wall -= 11 * MIN;
     assert_eq!(script.pass(Duration::from_secs(1)), [], "nor one that was acknowledged");
+}
+
+/// ESC-26, ESC-44: what is a jump is measured against the time that passed: a clock that goes backwards as fast as
+/// time goes on has jumped by twice as much.
+#[test]
+fn a_clock_that_runs_backwards_is_noticed() {
+    let mut script = holding(4, 10 * MIN + MIN / 2 + 2000);
+    assert_eq!(offer(&script.on(Event::SessionDown)).sequence(), 1);
+    script.now.mono += 6 * S;
+    script.now.wall -= 6000;
+    assert_eq!(offers(&script.on(Event::Tick)), [(1, 0)], "its window is not open by the clock there is");
 }
 
 /// ESC-34: a node may ask to be asked again within the budget of a push; not once the window has ended.
