@@ -96,7 +96,8 @@ fn a_digest_is_64_lower_case_hex_digits() {
         let digest = Digest::parse(&format!("sha256:{}{byte:02x}", "3c".repeat(31))).unwrap();
         assert_eq!((digest.0[30], digest.0[31]), (0x3c, byte));
     }
-    for digits in ["", &"0f".repeat(31), &"0f".repeat(33), &format!("{}0", "0f".repeat(31)), &"0F".repeat(32)] {
+    for digits in ["", &"0f".repeat(31), &"0f".repeat(33), &format!("{}0", "0f".repeat(31)), &"0F".repeat(32)]
+    {
         assert_eq!(Digest::parse(&format!("sha256:{digits}")), None, "{digits}");
     }
 }

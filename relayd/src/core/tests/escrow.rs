@@ -90,8 +90,11 @@ fn what_a_node_answers_to_an_offer_counts() {
             format!(r#"{{"session":{session},"renewal":{{"projection":{projection},"sequence":1}}}}"#);
         let outcome = if acknowledges { ok(&acknowledgement) } else { plain_refusal("clock-not-qualified") };
         let (lines, _) = logged(|| script.node(1, answer_to(&offer.expect("an offer"), outcome)));
-        let said =
-            if acknowledges { "node n has a renewed DNS lease" } else { "not delivered: clock-not-qualified" };
+        let said = if acknowledges {
+            "node n has a renewed DNS lease"
+        } else {
+            "not delivered: clock-not-qualified"
+        };
         assert!(lines.iter().any(|line| line.contains(said)), "{lines:?}");
         let mut again = false;
         for _ in 0..60 {

@@ -68,6 +68,7 @@ fn every_acceptance_reads_the_table_and_the_session_alone_does_not() {
         assert_eq!(script.cloudly(&read, &ok(&carrying(&table(revision)))).unwrap(), [news]);
     }
     assert_eq!(script.on(Event::SessionDown), []);
+    assert_eq!(script.on(Event::Accepted), [], "there is nobody to ask");
     assert_eq!(script.on(Event::SessionUp), []);
     assert_eq!(script.pass(60_000 * MS), []);
 }
