@@ -7,6 +7,7 @@ use coreflow_ipc::typedrequest::{Body, Envelope, Ids, Outcome, PeerError, read};
 use super::*;
 use crate::routes::{HOLD, RENEWAL};
 
+mod clocks;
 mod drops;
 mod holds;
 mod model;

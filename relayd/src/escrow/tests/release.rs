@@ -4,7 +4,7 @@ use super::*;
 use crate::contract::values::Generation;
 
 /// Node `n` is carried on socket 1 and has a run of `count` windows; the wall clock stands at `ms`.
-fn holding(count: u64, ms: u64) -> Script {
+pub(super) fn holding(count: u64, ms: u64) -> Script {
     let mut script = Script::new();
     script.carry(1, "n");
     script.holds_grid("n", 0, count);
@@ -98,36 +98,6 @@ fn a_renewal_is_offered_at_each_opening() {
     assert_eq!(script.pass(Duration::from_secs(14 * 60)), []);
 }
 
-/// ESC-30, ESC-34, ESC-39, ESC-43: the one timer stands at the first opening or repeat of any node, and goes off
-/// in that very moment.
-#[test]
-fn the_timer_stands_at_the_first_opening_or_repeat() {
-    // Window 1 of `n` opens in 20 s, that of `m` in 10 s.
-    let mut script = holding(4, 10 * MIN + 10_000);
-    script.carry(2, "m");
-    let p = projection("p", 3);
-    let window = |index: u64| (window(index).0 - 10_000, window(index).1 - 10_000);
-    let renewals = [0, 1].map(|index| renewal("m", &p, index, window(index)));
-    script.holds(&hold_body(&binding("m", "s"), &p, &renewals)).unwrap();
-    for seen in script.on(Event::SessionDown) {
-        let Seen::Offered(offered) = seen else { panic!("{seen:?}") };
-        assert_eq!(script.acknowledges(&offered).len(), 1);
-    }
-    let mut next = |after: u32, to: Socket| {
-        let due = script.escrow.next_deadline(script.now).expect("there is something to come");
-        assert_eq!(due - script.now.mono, after * S);
-        script.go_to(due);
-        let offered = offer(&script.on(Event::Tick));
-        assert_eq!((offered.to, offered.sequence()), (to, 1));
-        script.refuses(&offered);
-    };
-    next(10, 2);
-    next(10, 1);
-    next(20, 2);
-    next(10, 1);
-    next(20, 2);
-}
-
 /// ESC-37: what a node acknowledged is offered no more, neither in the next outage.
 #[test]
 fn an_acknowledged_renewal_is_not_offered_in_the_next_outage() {
@@ -215,16 +185,6 @@ fn the_same_binding_again_brings_no_offer_forward() {
     assert_eq!(script.pass(20 * S - Duration::from_millis(1)), []);
     assert_eq!(script.escrow.next_deadline(script.now), Some(script.now.mono + Duration::from_millis(1)));
     assert_eq!(offers(&script.pass(Duration::from_millis(1))), [(1, 0)]);
-}
-
-/// ESC-34: a host that slept over the time of a repeat makes it when it wakes.
-#[test]
-fn a_repeat_that_was_slept_over_is_made_at_once() {
-    let mut script = holding(4, MIN);
-    let offered = offer(&script.on(Event::SessionDown));
-    script.refuses(&offered);
-    script.go_to(script.now.mono + 45 * S);
-    assert_eq!(offers(&script.on(Event::Tick)), [(1, 0)]);
 }
 
 /// ESC-34: the log repeats a refusal's name and nothing else that a node wrote.
@@ -400,36 +360,6 @@ fn a_refusal_just_after_an_opening_does_not_lose_it() {
     assert_eq!(offers(&script.on(Event::Tick)), [(1, 1)]);
 }
 
-/// ESC-44: the wall clock alone selects; a jump is noticed at the next look, in both directions.
-#[test]
-fn a_jump_of_the_wall_clock_changes_what_is_due() {
-    let mut script = holding(8, MIN);
-    let offered = offer(&script.on(Event::SessionDown));
-    script.acknowledges(&offered);
-    script.now.wall += 30 * MIN;
-    let look = script.escrow.next_deadline(script.now).unwrap();
-    assert!(look <= script.now.mono + CLOCK_LOOK);
-    let offered = offer(&script.on(Event::Tick));
-    assert_eq!(offered.sequence(), 3);
-    script.refuses(&offered);
-    script.now.wall -= 20 * MIN;
-    let offered = offer(&script.pass(Duration::from_secs(1)));
-    assert_eq!(offered.sequence(), 1, "never one that is early by the clock there is");
-    script.now.wall -= 11 * MIN;
-    assert_eq!(script.pass(Duration::from_secs(1)), [], "nor one that was acknowledged");
-}
-
-/// ESC-26, ESC-44: what is a jump is measured against the time that passed: a clock that goes backwards as fast as
-/// time goes on has jumped by twice as much.
-#[test]
-fn a_clock_that_runs_backwards_is_noticed() {
-    let mut script = holding(4, 10 * MIN + MIN / 2 + 2000);
-    assert_eq!(offer(&script.on(Event::SessionDown)).sequence(), 1);
-    script.now.mono += 6 * S;
-    script.now.wall -= 6000;
-    assert_eq!(offers(&script.on(Event::Tick)), [(1, 0)], "its window is not open by the clock there is");
-}
-
 /// ESC-34: a node may ask to be asked again within the budget of a push; not once the window has ended.
 #[test]
 fn a_node_that_asks_to_be_asked_again_is_asked_within_the_window() {
@@ -456,24 +386,4 @@ fn a_node_that_asks_to_be_asked_again_is_asked_within_the_window() {
     assert_eq!(script.acknowledges(&again), []);
     script.set_wall(14 * MIN);
     assert_eq!(offers(&script.pass(S)), [(1, 0)], "by a clock that was set back it is due again");
-}
-
-/// ESC-26, ESC-30, ESC-34: a clock that goes back over an opening by less than a jump has the offer made at
-/// the opening once more.
-#[test]
-fn a_clock_that_slews_back_over_an_opening_delays_no_window() {
-    let mut script = Script::new();
-    script.carry(1, "n");
-    let p = projection("p", 3);
-    let renewals = [renewal("n", &p, 0, window(0)), renewal("n", &p, 5, window(5))];
-    script.holds(&hold_body(&binding("n", "s"), &p, &renewals)).unwrap();
-    script.set_wall(MIN / 2);
-    let offered = offer(&script.on(Event::SessionDown));
-    let (correlation, instance) = (offered.id.clone(), offered.instance.clone());
-    let outcome = Outcome::Response(Body::empty());
-    let answer = Answer { correlation, instance, outcome, retry_after_ms: Some(100) };
-    assert_eq!(script.on(Event::NodeAnswered { socket: 1, answer }), []);
-    script.now.wall -= 500;
-    assert_eq!(script.pass(Duration::from_millis(499)), [], "not open by the clock there is");
-    assert_eq!(offer(&script.pass(Duration::from_millis(1))).sequence(), 0);
 }
