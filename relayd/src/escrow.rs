@@ -252,10 +252,10 @@ impl Escrow {
         self.runs.values_mut().for_each(Held::pause);
     }
 
-    /// Ends custody of everything; the holds on their way here are refused (ESC-50, ESC-58, ESC-59).
+    /// Ends custody of everything; the holds on their way here are refused (ESC-50, ESC-58, ESC-59). What nodes
+    /// acknowledged stays known: no later hold may renew what they replaced (ESC-48).
     fn end(&mut self, custody: Custody, actions: &mut Vec<Action>) {
         self.custody.end(custody);
-        self.acknowledged.clear();
         self.agenda.clear();
         self.offers.end_where(|_| true);
         let runs = std::mem::take(&mut self.runs).len();

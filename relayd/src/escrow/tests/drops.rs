@@ -174,6 +174,28 @@ fn an_acceptance_lets_the_relay_hold_runs_again() {
     }
 }
 
+/// ESC-48, ESC-53: what a node acknowledged before or while nothing was held counts when runs are held again.
+#[test]
+fn what_a_node_replaced_is_known_beyond_the_end_of_custody() {
+    for before in [true, false] {
+        let mut script = holding();
+        let end = Event::RegistrationRefused { text: ENDING[0].to_owned() };
+        let acknowledged =
+            Event::Acknowledged { node: id("n"), projection: read_projection(&projection("p", 4)) };
+        let events = if before { [acknowledged, end] } else { [end, acknowledged] };
+        for event in events {
+            script.on(event);
+        }
+        script.on(Event::RegistrationAccepted);
+        let of = |generation| {
+            let p = projection("p", generation);
+            hold_body(&binding("n", "s"), &p, &grid("n", &p, 0, 5))
+        };
+        assert_eq!(script.holds(&of(3)), Err("escrow-run-stale".to_owned()));
+        assert_eq!(script.holds(&of(4)), Ok(r#"{"held":5}"#.to_owned()));
+    }
+}
+
 /// ESC-54, ESC-59: a superseded credential drops every run, and nothing is held again in this process.
 #[test]
 fn nothing_is_held_again_once_the_relay_is_parked() {

@@ -197,7 +197,7 @@ impl Model {
         let told = std::mem::take(&mut self.waiting).into_iter().map(|hold| (hold.name, Err(told.clone())));
         let expected = Expected { told: told.collect(), offers: Vec::new() };
         for node in &mut self.nodes {
-            (node.run, node.open, node.has) = (None, None, None);
+            (node.run, node.open) = (None, None);
         }
         self.on(event, expected);
     }
