@@ -91,3 +91,19 @@ fn a_clock_that_slews_back_over_an_opening_delays_no_window() {
     assert_eq!(script.pass(Duration::from_millis(499)), [], "not open by the clock there is");
     assert_eq!(offer(&script.pass(Duration::from_millis(1))).sequence(), 0);
 }
+
+/// ESC-34, ESC-43: an offer that is refused after the clock went back leaves the repeat that is due earlier where it
+/// is.
+#[test]
+fn a_refusal_after_a_jump_delays_no_repeat() {
+    let mut script = holding(4, 10 * MIN + 29_000);
+    let first = offer(&script.on(Event::SessionDown));
+    script.refuses(&first);
+    let second = offer(&script.pass(S));
+    assert_eq!((first.sequence(), second.sequence()), (0, 1));
+    script.now.wall -= MIN;
+    assert_eq!(script.on(Event::Tick), []);
+    assert_eq!(notes(script.refuses(&second)).len(), 1);
+    assert_eq!(script.pass(29 * S - Duration::from_millis(1)), []);
+    assert_eq!(offers(&script.pass(Duration::from_millis(1))), [(1, 0)], "30 s after the first refusal");
+}

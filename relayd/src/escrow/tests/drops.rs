@@ -196,6 +196,21 @@ fn what_a_node_replaced_is_known_beyond_the_end_of_custody() {
     }
 }
 
+/// What is kept of nodes that are gone does not pile up.
+#[test]
+fn nothing_that_a_node_acknowledged_outlasts_its_socket() {
+    let mut script = Script::new();
+    script.carry(1, "n");
+    let acknowledged =
+        || Event::Acknowledged { node: id("n"), projection: read_projection(&projection("p", 4)) };
+    script.on(acknowledged());
+    assert_eq!(script.escrow.acknowledged.len(), 1);
+    script.roster.0.clear();
+    script.on(Event::Gone { node: id("n") });
+    script.on(acknowledged());
+    assert!(script.escrow.acknowledged.is_empty());
+}
+
 /// ESC-54, ESC-59: a superseded credential drops every run, and nothing is held again in this process.
 #[test]
 fn nothing_is_held_again_once_the_relay_is_parked() {
