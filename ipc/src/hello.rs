@@ -22,6 +22,9 @@ pub enum Role {
 }
 
 impl Role {
+    /// The workers, in the order in which they are listed.
+    pub const WORKERS: [Self; 3] = [Self::Relayd, Self::Pulld, Self::Vpnd];
+
     /// The name of the process in logs and status.
     pub fn name(self) -> &'static str {
         match self {

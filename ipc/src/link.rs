@@ -16,7 +16,7 @@ use tokio::{io::Interest, net::UnixStream};
 
 use crate::{
     codec::CodecError,
-    frame::{FrameError, FrameReader},
+    frame::{FrameError, FrameReader, HEADER},
     messages::Message,
     sys,
 };
@@ -114,12 +114,22 @@ impl<Out: Message> LinkSender<Out> {
     ///
     /// Not to be cancelled half-way: a cut frame ends the link at the peer.
     pub async fn send(&mut self, message: &Out, descriptors: &[BorrowedFd<'_>]) -> Result<(), LinkError> {
+        self.send_counted(message, descriptors).await.map(drop)
+    }
+
+    /// As [`LinkSender::send`]; gives the bytes of the frame.
+    pub async fn send_counted(
+        &mut self,
+        message: &Out,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<usize, LinkError> {
         if message.descriptors() != descriptors.len() {
             return Err(LinkError::Descriptors);
         }
         let mut frame = Vec::new();
         message.append(&mut frame).map_err(LinkError::Codec)?;
-        self.write(&frame, descriptors).await
+        self.write(&frame, descriptors).await?;
+        Ok(frame.len())
     }
 
     /// Sends a row of messages, each with the descriptor that it announces, if any, in as few system
@@ -168,6 +178,8 @@ pub struct Received<In> {
     pub message: In,
     /// As many descriptors as the message announces.
     pub descriptors: Vec<OwnedFd>,
+    /// Bytes of its frame.
+    pub bytes: usize,
 }
 
 /// The receiving half of a link; held by one task.
@@ -228,7 +240,8 @@ impl<In: Message> LinkReceiver<In> {
         if self.waiting.len() < announced {
             return Err(LinkError::Descriptors);
         }
-        Ok(Some(Received { message, descriptors: self.waiting.drain(..announced).collect() }))
+        let descriptors = self.waiting.drain(..announced).collect();
+        Ok(Some(Received { message, descriptors, bytes: HEADER + payload.len() }))
     }
 }
 

@@ -17,6 +17,9 @@ use tracing_subscriber::layer::{Context, Layer};
 
 use crate::bounded_map;
 
+/// The target of events that state the record of another process: its own level admitted it already.
+pub const RELAYED: &str = "coreflow::worker";
+
 /// Longest message of a record, in characters.
 pub const MESSAGE_LIMIT: usize = 2000;
 /// Longest value of a field, in characters.
@@ -53,6 +56,23 @@ impl Level {
             Self::Info => "INFO",
             Self::Debug => "DEBUG",
             Self::Trace => "TRACE",
+        }
+    }
+
+    /// The level that a person names, in small letters.
+    pub fn of_word(word: &str) -> Option<Self> {
+        let all = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
+        all.into_iter().find(|level| level.word() == word)
+    }
+
+    /// The word for it that a person gives.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
         }
     }
 
@@ -203,6 +223,13 @@ impl Verbosity {
         self.0.store(level as u8, Ordering::Relaxed);
     }
 
+    /// The quietest level that is wanted.
+    pub fn level(&self) -> Level {
+        let set = self.0.load(Ordering::Relaxed);
+        let all = [Level::Error, Level::Warn, Level::Info, Level::Debug, Level::Trace];
+        all.into_iter().find(|level| *level as u8 == set).expect("what is set was a level")
+    }
+
     /// Whether a record of `level` is wanted.
     pub fn admits(&self, level: Level) -> bool {
         level as u8 <= self.0.load(Ordering::Relaxed)
@@ -238,7 +265,8 @@ impl<S: Subscriber, O: Outlet> Layer<S> for RecordLayer<O> {
     fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
         // Libraries below us may speak of what passes through them; only this project's events are
         // written, since only these are known to be free of secrets.
-        metadata.target().starts_with("coreflow") && self.verbosity.admits(Level::of(metadata.level()))
+        let own = || self.verbosity.admits(Level::of(metadata.level()));
+        metadata.target() == RELAYED || metadata.target().starts_with("coreflow") && own()
     }
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
