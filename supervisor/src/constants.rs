@@ -128,3 +128,19 @@ pub const STATUS_ID: usize = 300;
 pub const STATUS_NAME: usize = 128;
 /// Most reasons of one kind in a status: dropped packets have some ten, ended sessions too.
 pub const STATUS_REASONS: usize = 32;
+
+/// How long a worker is waited for that was asked for an operator's look; a client's exchange is longer.
+pub const WORKER_ANSWER_BOUND: Duration = Duration::from_secs(2);
+/// Asks of one worker that may be unanswered, those among them that are not waited for any more: one for each
+/// connection of the control socket.
+pub const WORKER_ASKS: usize = CONTROL_CONNECTIONS;
+/// relayd ends within this time of a restart by command, with Cloudly's requests in flight answered: what the unit
+/// gives a stop (`TimeoutStopSec=`). The other workers have [`STOP_BOUND`].
+pub const RELAYD_RESTART_BOUND: Duration = Duration::from_secs(30);
+/// Traces that are written at once; the other connections of the control socket stay free.
+pub const CONTROL_TRACES: usize = 4;
+/// Messages of a link that a trace keeps for a client that reads slowly; it loses what goes beyond, and is told how
+/// much.
+pub const TRACE_KEPT: usize = 512;
+/// Most layers of a worker's confinement that are kept: there are eight.
+pub const CONFINED_LAYERS: usize = 16;

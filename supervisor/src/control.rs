@@ -23,8 +23,10 @@ use nix::{
 };
 
 pub mod asking;
+pub mod command;
 pub mod protocol;
 pub mod serving;
+pub mod trace_lines;
 
 /// The socket's name in a runtime directory.
 pub const FILE: &str = "control.sock";

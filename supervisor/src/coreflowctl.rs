@@ -1,30 +1,33 @@
-//! The command `coreflowctl`: asks a running relay, and says in its exit status whether it is ready
-//! (PROT-35, OPS-02).
+//! The command `coreflowctl`: asks a running relay, and says in its exit status what came of it (PROT-35, OPS-02).
 
 use std::{
     ffi::OsString,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitCode,
+    time::Duration,
 };
 
-use clap::{Arg, ArgAction, ArgMatches, value_parser};
+use clap::ArgMatches;
+use coreflow_ipc::{hello::Role, record::Level};
 
-use crate::{
-    configuration::runtime_directory_of_process,
-    constants::CONTROL_ASK_BOUND,
-    control::{
-        FILE,
-        asking::{AskError, ask},
-        protocol::{Answer, Command},
-    },
-    status::Status,
-};
+use crate::{configuration::runtime_directory_of_process, control::FILE};
+
+mod command_line;
+mod isolation;
+mod looking;
+mod nodes;
+mod status;
+mod trace;
+mod workers;
+
+pub use command_line::command;
+use looking::{Outcome, RunningRelay};
 
 /// Where the unit's relay has its control socket.
 const UNIT_DIRECTORY: &str = "/run/coreflow";
-/// The exit status of a relay that is not ready.
-const NOT_READY: u8 = 3;
+/// The exit status of a relay that is not as it should be: not ready, not restarted, not confined.
+const NOT_SO: u8 = 3;
 /// The exit status of a command line that is none.
 const USAGE: u8 = 2;
 
@@ -41,36 +44,28 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             };
         }
     };
-    let (_, status) = matches.subcommand().expect("a command line without a command is refused");
-    let socket = socket(status, runtime_directory_of_process());
-    match look(&socket) {
-        Ok(status_of_relay) => print(&status_of_relay, status.get_flag("json")),
-        Err(error) => {
-            let mut text = String::new();
-            coreflow_ipc::record::escape_into(&mut text, &error.to_string());
-            let _ = writeln!(io::stderr(), "{text}");
-            ExitCode::FAILURE
-        }
+    let (name, arguments) = matches.subcommand().expect("a command line without a command is refused");
+    if name == "completions" {
+        return completions(arguments);
     }
-}
-
-fn command() -> clap::Command {
-    let json = Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print the JSON document");
-    let socket =
-        Arg::new("socket").long("socket").value_name("PATH").value_parser(value_parser!(PathBuf)).help(
-            "The relay's control socket [default: control.sock in $RUNTIME_DIRECTORY or /run/coreflow]",
-        );
-    let status = clap::Command::new("status")
-        .about("Print whether the relay is ready, and what is in the way")
-        .after_help("Exit status: 0 ready, 3 not ready, 1 the relay does not answer, 2 wrong usage.")
-        .arg(json)
-        .arg(socket);
-    clap::Command::new("coreflowctl")
-        .about("Asks a running relay over its control socket")
-        .version(env!("CARGO_PKG_VERSION"))
-        .subcommand_required(true)
-        .disable_help_subcommand(true)
-        .subcommand(status)
+    let relay = match RunningRelay::at(socket(arguments, runtime_directory_of_process())) {
+        Ok(relay) => relay,
+        Err(error) => return looking::failed(&error),
+    };
+    let json = arguments.try_get_one("json").ok().flatten().copied().unwrap_or(false);
+    let again = arguments.try_get_one::<u64>("watch").ok().flatten();
+    let again = again.copied().map(Duration::from_secs);
+    match name {
+        "status" => looking::show(again, || status::look(&relay, json)),
+        "workers" => looking::show(again, || workers::look(&relay, json)),
+        "nodes" => looking::show(again, || nodes::look(&relay, json)),
+        "restart" => looking::show(None, || workers::restart(&relay, process(arguments))),
+        "log" => looking::show(None, || workers::log(&relay, process(arguments), level(arguments))),
+        "isolation" => looking::show(None, || isolation::look(&relay, json)),
+        "metrics" => looking::show(None, || status::metrics(&relay)),
+        "trace" => trace::follow(&relay, process(arguments), json),
+        _ => unreachable!("each command of the command line is listed"),
+    }
 }
 
 /// The path that was named, or the one where a unit's relay has its socket.
@@ -79,55 +74,62 @@ fn socket(matches: &ArgMatches, runtime_directory: Option<PathBuf>) -> PathBuf {
     named.unwrap_or_else(|| runtime_directory.unwrap_or_else(|| UNIT_DIRECTORY.into()).join(FILE))
 }
 
-fn look(socket: &Path) -> Result<Status, AskError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| AskError::Unreachable(socket.to_owned(), error.kind()))?;
-    match runtime.block_on(ask(socket, Command::Status, CONTROL_ASK_BOUND))? {
-        Answer::Status(status) => Ok(*status),
-        Answer::Error(error) => Err(AskError::Refused(error)),
-    }
+/// The process that was named.
+fn process(matches: &ArgMatches) -> Role {
+    let name: &String = matches.get_one("worker").expect("it is required");
+    let mut all = [Role::Supervisor].into_iter().chain(Role::WORKERS);
+    all.find(|role| role.name() == name).expect("the command line takes these names alone")
 }
 
-fn print(status: &Status, json: bool) -> ExitCode {
-    let text = if json { status.json() + "\n" } else { status.text() };
+/// The level that was named.
+fn level(matches: &ArgMatches) -> Level {
+    let word: &String = matches.get_one("level").expect("it is required");
+    Level::of_word(word).expect("the command line takes these words alone")
+}
+
+fn completions(matches: &ArgMatches) -> ExitCode {
+    let shell: &String = matches.get_one("shell").expect("it is required");
+    let shell: clap_complete::Shell = shell.parse().expect("the command line takes these shells alone");
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command(), "coreflowctl", &mut script);
     let mut stdout = io::stdout().lock();
-    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-    match (written, status.readiness.ready) {
-        (Err(_), _) => ExitCode::FAILURE,
-        (Ok(()), true) => ExitCode::SUCCESS,
-        (Ok(()), false) => ExitCode::from(NOT_READY),
+    match stdout.write_all(&script).and_then(|()| stdout.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
-    fn parse(arguments: &[&str]) -> Result<ArgMatches, clap::Error> {
-        command().try_get_matches_from([&["coreflowctl"], arguments].concat())
+    fn parse(arguments: &[&str]) -> ArgMatches {
+        command().try_get_matches_from([&["coreflowctl"], arguments].concat()).unwrap()
     }
 
     /// The socket is the named one, else the unit's.
     #[test]
     fn the_socket_is_named_or_the_units() {
         let of = |arguments: &[&str], directory: Option<&str>| {
-            let matches = parse(arguments).unwrap();
+            let matches = parse(arguments);
             socket(matches.subcommand().unwrap().1, directory.map(PathBuf::from))
         };
         assert_eq!(of(&["status"], None), Path::new("/run/coreflow/control.sock"));
-        assert_eq!(of(&["status"], Some("/run/other")), Path::new("/run/other/control.sock"));
+        assert_eq!(of(&["nodes"], Some("/run/other")), Path::new("/run/other/control.sock"));
         assert_eq!(of(&["status", "--socket", "/a/b"], Some("/run/other")), Path::new("/a/b"));
     }
 
+    /// Each name and word that the command line takes is one of a process and of a level.
     #[test]
-    fn wrong_usage_is_refused() {
-        command().debug_assert();
-        for arguments in [&[][..], &["stop"], &["status", "more"], &["status", "--socket"], &["--json"]] {
-            let error = parse(arguments).unwrap_err();
-            assert!(error.use_stderr(), "{arguments:?}");
-        }
-        for arguments in [["--help"], ["--version"]] {
-            assert!(!parse(&arguments).unwrap_err().use_stderr());
+    fn each_name_of_the_command_line_is_known() {
+        for name in ["supervisor", "relayd", "pulld", "vpnd"] {
+            for word in ["error", "warn", "info", "debug", "trace"] {
+                let matches = parse(&["log", name, word]);
+                let log = matches.subcommand().unwrap().1;
+                assert_eq!((process(log).name(), level(log).word()), (name, word));
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ use std::{
 
 use coreflow_ipc::{
     hello::Role,
-    record::{Level, Outlet, Record, RecordLayer, Verbosity},
+    record::{Level, Outlet, RELAYED, Record, RecordLayer, Verbosity},
 };
 use nix::sys::stat::fstat;
 use tracing::Dispatch;
@@ -80,7 +80,7 @@ fn emit(record: Record) {
     let line = Record { level, message, fields }.line();
     macro_rules! event {
         ($level:ident) => {
-            tracing::$level!(target: "coreflow::worker", worker, node, method, "{line}")
+            tracing::$level!(target: RELAYED, worker, node, method, "{line}")
         };
     }
     match level {

@@ -20,6 +20,7 @@ use crate::{
     constants::{DRAIN_BOUND, LAST_WORDS, RECORD_BURST, RECORDS_PER_SECOND, WORKER_QUEUE},
     permitted::{Gate, Kind, Phase},
     spawn::{Death, Spawned, reap},
+    trace::{Direction, Tap, Traceable},
 };
 
 /// A message of any worker.
@@ -118,16 +119,17 @@ pub struct Process {
 pub struct NotReading;
 
 impl Process {
-    /// Takes over a process that was started, and reports to `events`.
+    /// Takes over a process that was started, and reports to `events`; what passes over its link passes `tap`.
     pub fn watch(
         role: Role,
         number: u64,
         spawned: Spawned,
         events: &mpsc::Sender<Event>,
+        tap: &Tap,
     ) -> io::Result<Self> {
         let Spawned { pid, pidfd, link, last_words } = spawned;
         let pidfd = Arc::new(pidfd);
-        let report = Report { role, process: number, events: events.clone() };
+        let report = Report { role, process: number, pid, events: events.clone(), tap: tap.clone() };
         let (queue, reader) = match role {
             Role::Pulld => {
                 let (queue, reader) = run_link(link, &report, Said::Pulld)?;
@@ -225,7 +227,9 @@ fn offer<M>(
 struct Report {
     role: Role,
     process: u64,
+    pid: u32,
     events: mpsc::Sender<Event>,
+    tap: Tap,
 }
 
 impl Report {
@@ -239,7 +243,7 @@ impl Report {
 /// The queue of a link's writer, and the task of its reader.
 type Running<Out> = (mpsc::Sender<Queued<Out>>, tokio::task::JoinHandle<()>);
 
-fn run_link<Out: Message, In: Message>(
+fn run_link<Out: Message + Traceable, In: Message + Traceable>(
     end: OwnedFd,
     report: &Report,
     said: fn(In) -> Said,
@@ -251,15 +255,15 @@ fn run_link<Out: Message, In: Message>(
     Ok((queue, tokio::spawn(read(receiver, report.clone(), said))))
 }
 
-async fn write<Out: Message>(
+async fn write<Out: Message + Traceable>(
     mut sender: LinkSender<Out>,
     mut queued: mpsc::Receiver<Queued<Out>>,
     report: Report,
 ) {
     while let Some((message, descriptors)) = queued.recv().await {
         let beside: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-        match sender.send(&message, &beside).await {
-            Ok(()) => {}
+        match sender.send_counted(&message, &beside).await {
+            Ok(bytes) => report.tap.passed(report.pid, Direction::ToWorker, &message, bytes, beside.len()),
             // The reader reports that, after what the worker said before.
             Err(LinkError::Closed) => return,
             Err(error) => {
@@ -272,10 +276,13 @@ async fn write<Out: Message>(
     while queued.recv().await.is_some() {}
 }
 
-async fn read<In: Message>(mut receiver: LinkReceiver<In>, report: Report, said: fn(In) -> Said) {
+async fn read<In: Message + Traceable>(mut receiver: LinkReceiver<In>, report: Report, said: fn(In) -> Said) {
     loop {
         match receiver.receive().await {
-            Ok(received) => report.send(Happened::Said(said(received.message))).await,
+            Ok(received) => {
+                report.tap.passed(report.pid, Direction::FromWorker, &received.message, received.bytes, 0);
+                report.send(Happened::Said(said(received.message))).await;
+            }
             Err(error) => return report.send(Happened::LinkEnded(error)).await,
         }
     }

@@ -1,11 +1,7 @@
 //! The supervisor's one loop: it judges the workers, answers relayd, feeds the watchdog and carries
 //! out a stop. Nothing in it sleeps or waits for a worker.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use coreflow_ipc::{
     hello::Role,
@@ -28,6 +24,7 @@ use crate::{
     control::{ControlSocket, serving::Asked},
     custody::Custody,
     latest::Latest,
+    metrics,
     notify::Notify,
     peer_links::PeerLinks,
     process::{Event, Happened, Process},
@@ -35,17 +32,23 @@ use crate::{
     readiness, registry,
     sockets::ListenerSocket,
     spawn::{Death, spawn},
-    stopping::{self, Stopping},
+    status::LayerState,
+    stopping::Stopping,
     supervision::{self, Supervision},
+    trace::Taps,
     trust::TrustAnchors,
+    worker_asks::WorkerAsks,
 };
 
 mod answers;
+mod asked;
 mod hub;
 mod links;
 mod looks;
 mod pulls;
 mod said;
+mod standing;
+mod stop;
 
 use answers::Answered;
 
@@ -92,13 +95,32 @@ pub struct Inputs {
 }
 
 /// One worker: its restarts, and its process while it has one.
-#[derive(Default)]
 struct Worker {
     supervision: Supervision,
     process: Option<Process>,
     processes: u64,
     /// When its last process was started.
     since: Duration,
+    /// What it is asked for whoever looks.
+    asks: WorkerAsks,
+    /// The quietest record of it that is written, through all its processes.
+    level: Level,
+    /// What its process said of its confinement.
+    layers: Vec<LayerState>,
+}
+
+impl Worker {
+    fn new(level: Level) -> Self {
+        Self {
+            supervision: Supervision::default(),
+            process: None,
+            processes: 0,
+            since: Duration::ZERO,
+            asks: WorkerAsks::default(),
+            level,
+            layers: Vec::new(),
+        }
+    }
 }
 
 /// The loop's state.
@@ -124,6 +146,9 @@ pub struct Supervisor {
     answers: (mpsc::Sender<Answered>, mpsc::Receiver<Answered>),
     asks: (mpsc::Sender<Asked>, mpsc::Receiver<Asked>),
     control: Option<ControlSocket>,
+    looks: standing::Looks,
+    taps: Taps,
+    counters: metrics::Counters,
     exchanging: Option<AbortHandle>,
     resolving: usize,
     dialing: usize,
@@ -140,7 +165,7 @@ impl Supervisor {
     /// A loop over `inputs`; inside its runtime.
     pub fn new(inputs: Inputs) -> Self {
         let clock = Clock::start();
-        let workers = [Role::Relayd, Role::Pulld, Role::Vpnd].map(|role| (role, Worker::default()));
+        let workers = Role::WORKERS.map(|role| (role, Worker::new(inputs.verbosity.level())));
         Self {
             clock,
             reader: inputs.reader,
@@ -164,6 +189,9 @@ impl Supervisor {
             answers: mpsc::channel(EVENT_QUEUE),
             asks: mpsc::channel(CONTROL_CONNECTIONS),
             control: inputs.control,
+            looks: standing::Looks::default(),
+            taps: Taps::new(clock),
+            counters: metrics::Counters::default(),
             exchanging: None,
             resolving: 0,
             dialing: 0,
@@ -212,13 +240,16 @@ impl Supervisor {
         let told = self.notify.next_deadline().into_iter().chain(self.waiting.next_deadline());
         let links = if self.stopping.is_none() { self.links.next_deadline() } else { None };
         let held = self.listener.next_deadline();
+        let asks = self.workers.values().filter_map(|worker| worker.asks.next_deadline());
+        let workers = workers.chain(asks);
         workers.chain(stopping).chain(held).chain(links).chain(self.watchdog_at).chain(told).min()
     }
 
     fn tick(&mut self) {
         let mono = self.mono();
-        for role in [Role::Relayd, Role::Pulld, Role::Vpnd] {
+        for role in Role::WORKERS {
             self.judge(role, supervision::Event::Tick);
+            self.give_up_asks(role);
         }
         if let Some(stopping) = &mut self.stopping {
             let actions = stopping.tick(mono);
@@ -247,81 +278,11 @@ impl Supervisor {
             Command::Stop => self.stop(),
             Command::ToggleVerbosity => {
                 let level = if self.verbosity.admits(Level::Trace) { Level::Info } else { Level::Trace };
-                self.verbosity.set(level);
                 info!("the log level is {}", level.name());
-                for worker in self.workers.values() {
-                    if let Some(process) = &worker.process {
-                        let _ = process.tell(ToWorker::LogLevel(level), Vec::new());
-                    }
+                for role in [Role::Supervisor].into_iter().chain(Role::WORKERS) {
+                    self.set_level(role, level);
                 }
             }
-        }
-    }
-
-    fn stop(&mut self) {
-        info!("the relay stops");
-        self.end_in_order(Stopping::begin);
-    }
-
-    /// A start that cannot succeed is undone, and then ends the process (START-06, START-15).
-    fn fail_start(&mut self, cause: String) {
-        if self.stopping.is_none() {
-            self.start_failed_by = Some(cause);
-            self.end_in_order(Stopping::rollback);
-        }
-    }
-
-    fn end_in_order(&mut self, order: fn(BTreeSet<Role>, Duration) -> (Stopping, Vec<stopping::Action>)) {
-        self.notify.stopping(self.mono());
-        self.waiting.forget();
-        let mut alive = BTreeSet::new();
-        for (role, worker) in &mut self.workers {
-            worker.supervision.handle(supervision::Event::Unwanted, self.clock.now().mono);
-            if worker.process.is_some() {
-                alive.insert(*role);
-            }
-        }
-        let (stopping, actions) = order(alive, self.mono());
-        self.stopping = Some(stopping);
-        self.stop_actions(actions);
-    }
-
-    fn stop_actions(&mut self, actions: Vec<stopping::Action>) {
-        for action in actions {
-            match action {
-                stopping::Action::Tell(role) => {
-                    // A new dial is refused from here on; relayd's copy of the socket goes with it.
-                    self.listener.close();
-                    if let Some(process) = &self.workers[&role].process
-                        && process.tell(ToWorker::Stop, Vec::new()).is_err()
-                    {
-                        warn!(worker = role.name(), "the worker takes no message and is killed");
-                        process.kill();
-                    }
-                }
-                stopping::Action::Kill(role) => {
-                    warn!(worker = role.name(), "the worker does not end in time and is killed");
-                    if let Some(process) = &self.workers[&role].process {
-                        process.kill();
-                    }
-                }
-                stopping::Action::Done { completed } => {
-                    self.listener.close();
-                    info!("the relay stopped");
-                    self.ended = Some(match self.start_failed_by.take() {
-                        Some(cause) => Ended::StartFailed(cause),
-                        None if completed => Ended::Stopped,
-                        None => Ended::StopFailed,
-                    });
-                }
-            }
-        }
-    }
-
-    /// Nothing outlives the loop (ARC-20).
-    fn end_workers(&self) {
-        for process in self.workers.values().filter_map(|worker| worker.process.as_ref()) {
-            process.kill();
         }
     }
 
@@ -334,6 +295,12 @@ impl Supervisor {
             Some(supervision::Action::Ping(number)) => {
                 let taken =
                     worker.process.as_ref().map(|process| process.tell(ToWorker::Ping(number), Vec::new()));
+                if matches!(taken, Some(Err(_))) {
+                    self.fail(role, "it does not take its messages");
+                }
+            }
+            Some(supervision::Action::Stop) => {
+                let taken = worker.process.as_ref().map(|process| process.tell(ToWorker::Stop, Vec::new()));
                 if matches!(taken, Some(Err(_))) {
                     self.fail(role, "it does not take its messages");
                 }
@@ -361,8 +328,9 @@ impl Supervisor {
         let worker = self.workers.get_mut(&role).expect("each role has its worker");
         worker.processes += 1;
         worker.since = self.clock.now().mono;
-        let spawned = spawn(role, program, port)
-            .and_then(|spawned| Process::watch(role, worker.processes, spawned, &self.events.0));
+        let spawned = spawn(role, program, port).and_then(|spawned| {
+            Process::watch(role, worker.processes, spawned, &self.events.0, self.taps.of(role))
+        });
         match spawned {
             Ok(process) => {
                 debug!(worker = role.name(), pid = process.pid, "the worker is started");
@@ -414,6 +382,9 @@ impl Supervisor {
         let worker = self.workers.get_mut(&role).expect("each role has its worker");
         let process = worker.process.take().expect("the death is of the living process");
         let said_stopped = process.has_stopped();
+        let restarting = worker.supervision.is_restarting();
+        worker.layers.clear();
+        self.lose_asks(role);
         if role == Role::Relayd {
             self.listener.unserved(mono);
             // Nobody waits for it any more, and the next relayd asks anew.
@@ -426,9 +397,9 @@ impl Supervisor {
         if role == Role::Vpnd {
             self.hub.vpnd_ended();
         }
+        let orderly = death == Death::Exited(0) && said_stopped;
         if let Some(stopping) = &mut self.stopping {
             // A worker that had not got as far as its link has nothing to lose and says nothing.
-            let orderly = death == Death::Exited(0) && said_stopped;
             if !orderly {
                 error!(worker = role.name(), last_words, "the worker {death} during the stop");
             }
@@ -436,6 +407,10 @@ impl Supervisor {
             return self.stop_actions(actions);
         }
         self.judge(role, supervision::Event::Died);
+        if restarting {
+            self.restarted(role, (process.pid, death, last_words), orderly);
+            return self.note_readiness();
+        }
         let restart = self.workers[&role].supervision.restarts_in(mono).unwrap_or_default();
         error!(
             worker = role.name(),

@@ -21,7 +21,8 @@ use crate::programs::Program;
 
 /// The users of the workers when the supervisor was started as root: numbers without a name, of a
 /// range that neither distributions nor service managers hand out (decision "Separate users").
-const WORKER_USERS: [(Role, u32); 3] = [(Role::Relayd, 60_801), (Role::Pulld, 60_802), (Role::Vpnd, 60_803)];
+pub const WORKER_USERS: [(Role, u32); 3] =
+    [(Role::Relayd, 60_801), (Role::Pulld, 60_802), (Role::Vpnd, 60_803)];
 
 /// A process that was started, before anything is known of it.
 pub struct Spawned {

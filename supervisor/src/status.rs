@@ -5,14 +5,24 @@
 
 use std::net::SocketAddr;
 
-use coreflow_ipc::messages::{readiness::Refusal, relayd::Reference};
+use coreflow_ipc::messages::{
+    readiness::Refusal,
+    relayd::Reference,
+    standing::{PulldStanding, RelaydStanding},
+};
 use serde::{Deserialize, Serialize};
 
+mod confined;
+mod standing;
 mod text;
 mod upgrade;
 mod vpn_hub;
+mod worker;
 
+pub use confined::{Confined, LayerState};
+pub use standing::{bounded_page, bounded_standing};
 pub use vpn_hub::VpnHub;
+pub use worker::{Memory, Worker, WorkerState, table};
 
 /// One look at the relay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +44,12 @@ pub struct Status {
     pub listener: Option<SocketAddr>,
     /// What stands between this relay and Cloudly.
     pub registration: Registration,
+    /// How relayd stands; none while there is none that can be asked, and of one that does not answer.
+    pub relayd: Option<RelaydStanding>,
+    /// How pulld stands, in the same way.
+    pub pulld: Option<PulldStanding>,
+    /// The workers that were asked and did not answer in time.
+    pub unanswered: Vec<String>,
     /// The managed VPN hub, once the launch facts are read and name one.
     pub vpn_hub: Option<VpnHub>,
     /// The workers, always all three.
@@ -74,60 +90,31 @@ pub struct Registration {
     pub parked: Option<String>,
 }
 
-/// One worker.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Worker {
-    /// `relayd`, `pulld` or `vpnd`.
-    pub role: String,
-    /// What it does.
-    pub state: WorkerState,
-    /// Its process id, while it has a process.
-    pub pid: Option<u32>,
-    /// How long that process runs, in milliseconds.
-    pub uptime_ms: Option<u64>,
-    /// How often it was started again.
-    pub restarts: u64,
-    /// How long until it is started again, in milliseconds, when that is what it waits for.
-    pub restarts_in_ms: Option<u64>,
-}
-
-/// What a worker does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum WorkerState {
-    /// This relay does not need it.
-    Off,
-    /// Its process was started and has not greeted yet.
-    Starting,
-    /// It greeted, and answers.
-    Running,
-    /// It was told to end, or killed.
-    Ending,
-    /// It died, and is started again after a delay.
-    Waiting,
-}
-
 impl Status {
     /// The plain text, for an operator's one look.
     pub fn text(&self) -> String {
         text::render(self)
     }
 
-    /// The JSON document, in lines for people. Control characters that JSON would let through are escaped.
+    /// The JSON document; see [`json`].
     pub fn json(&self) -> String {
-        let json = serde_json::to_string_pretty(self).expect("its keys are text, and no part of it fails");
-        let mut escaped = String::with_capacity(json.len());
-        for character in json.chars() {
-            // Outside of strings there is no control character but the end of a line.
-            if character.is_control() && character != '\n' {
-                escaped.push_str(&format!("\\u{:04x}", u32::from(character)));
-            } else {
-                escaped.push(character);
-            }
-        }
-        escaped
+        json(self)
     }
+}
+
+/// A document in lines for people. Control characters that JSON would let through are escaped.
+pub fn json(document: &impl Serialize) -> String {
+    let json = serde_json::to_string_pretty(document).expect("its keys are text, and no part of it fails");
+    let mut escaped = String::with_capacity(json.len());
+    for character in json.chars() {
+        // Outside of strings there is no control character but the end of a line.
+        if character.is_control() && character != '\n' {
+            escaped.push_str(&format!("\\u{:04x}", u32::from(character)));
+        } else {
+            escaped.push(character);
+        }
+    }
+    escaped
 }
 
 #[cfg(test)]

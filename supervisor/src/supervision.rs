@@ -1,5 +1,5 @@
-//! When a worker is started, pinged, killed and started again (ARC-18): a machine per worker, without
-//! process or clock.
+//! When a worker is started, pinged, killed and started again (ARC-18), also by command: a machine per worker,
+//! without process or clock.
 
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ pub enum Event {
     Failed,
     /// It is to end and not to be started again.
     Unwanted,
+    /// It is to end in order within this time, and to be started again at once; no crash is counted.
+    Restart(Duration),
     /// A deadline passed, or may have.
     Tick,
 }
@@ -36,6 +38,8 @@ pub enum Action {
     Spawn,
     /// Send a ping.
     Ping(u64),
+    /// Tell the process to end in order; its death follows as [`Event::Died`].
+    Stop,
     /// Kill the process; its death follows as [`Event::Died`].
     Kill(Why),
 }
@@ -47,6 +51,8 @@ pub enum Why {
     NoHello,
     /// It does not answer pings.
     NoPong,
+    /// It did not end in time, of a restart by command.
+    NoEnd,
     /// It broke a rule of its link.
     Failed,
 }
@@ -57,6 +63,7 @@ impl Why {
         match self {
             Self::NoHello => "it said no hello in time",
             Self::NoPong => "it does not answer",
+            Self::NoEnd => "it does not end in time",
             Self::Failed => "it broke a rule of its link",
         }
     }
@@ -65,10 +72,25 @@ impl Why {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Unwanted,
-    Starting { since: Duration },
-    Alive { since: Duration, pinged: u64, ping_at: Duration, heard: Duration },
-    Dying { since: Duration },
-    Waiting { until: Duration },
+    Starting {
+        since: Duration,
+    },
+    Alive {
+        since: Duration,
+        pinged: u64,
+        ping_at: Duration,
+        heard: Duration,
+    },
+    Dying {
+        since: Duration,
+    },
+    /// It was told to end, or killed, and is started again when it has died.
+    Restarting {
+        kill_at: Option<Duration>,
+    },
+    Waiting {
+        until: Duration,
+    },
 }
 
 /// The state of one worker.
@@ -95,8 +117,17 @@ impl Supervision {
     pub fn restarts_in(&self, mono: Duration) -> Option<Duration> {
         match self.phase {
             Phase::Waiting { until } => Some(until.saturating_sub(mono)),
-            Phase::Unwanted | Phase::Starting { .. } | Phase::Alive { .. } | Phase::Dying { .. } => None,
+            Phase::Unwanted
+            | Phase::Starting { .. }
+            | Phase::Alive { .. }
+            | Phase::Dying { .. }
+            | Phase::Restarting { .. } => None,
         }
+    }
+
+    /// Whether its end was asked for, and it is started again when it has died.
+    pub fn is_restarting(&self) -> bool {
+        matches!(self.phase, Phase::Restarting { .. })
     }
 
     /// What the worker does, as a status states it.
@@ -105,7 +136,7 @@ impl Supervision {
             Phase::Unwanted => WorkerState::Off,
             Phase::Starting { .. } => WorkerState::Starting,
             Phase::Alive { .. } => WorkerState::Running,
-            Phase::Dying { .. } => WorkerState::Ending,
+            Phase::Dying { .. } | Phase::Restarting { .. } => WorkerState::Ending,
             Phase::Waiting { .. } => WorkerState::Waiting,
         }
     }
@@ -116,6 +147,7 @@ impl Supervision {
             Phase::Starting { since } => Some(since + HELLO_BOUND),
             Phase::Alive { ping_at, heard, .. } => Some(ping_at.min(heard + PONG_BOUND)),
             Phase::Waiting { until } => Some(until),
+            Phase::Restarting { kill_at } => kill_at,
             Phase::Unwanted | Phase::Dying { .. } => None,
         }
     }
@@ -138,6 +170,21 @@ impl Supervision {
             }
             (Phase::Starting { since } | Phase::Alive { since, .. }, Event::Failed) => {
                 self.kill(since, Why::Failed)
+            }
+            (Phase::Starting { .. } | Phase::Alive { .. }, Event::Restart(bound)) => {
+                self.phase = Phase::Restarting { kill_at: Some(mono + bound) };
+                Some(Action::Stop)
+            }
+            // It ends already, by a kill.
+            (Phase::Dying { .. }, Event::Restart(_)) => {
+                self.phase = Phase::Restarting { kill_at: None };
+                None
+            }
+            (Phase::Waiting { .. }, Event::Restart(_)) => self.start(mono),
+            (Phase::Restarting { .. }, Event::Died) => self.start(mono),
+            (Phase::Restarting { kill_at: Some(_) }, Event::Failed) => self.kill_restarting(Why::Failed),
+            (Phase::Restarting { kill_at: Some(at) }, Event::Tick) if at <= mono => {
+                self.kill_restarting(Why::NoEnd)
             }
             (
                 Phase::Starting { since } | Phase::Alive { since, .. } | Phase::Dying { since },
@@ -171,15 +218,22 @@ impl Supervision {
                 | Phase::Starting { .. }
                 | Phase::Alive { .. }
                 | Phase::Dying { .. }
+                | Phase::Restarting { .. }
                 | Phase::Waiting { .. },
-                Event::Wanted | Event::Greeted | Event::Ponged(_) | Event::Died | Event::Failed | Event::Tick,
+                Event::Wanted
+                | Event::Greeted
+                | Event::Ponged(_)
+                | Event::Died
+                | Event::Failed
+                | Event::Restart(_)
+                | Event::Tick,
             ) => None,
         }
     }
 
     /// Whether it was killed and has not died yet: nothing that it still says counts.
     pub fn is_dying(&self) -> bool {
-        matches!(self.phase, Phase::Dying { .. })
+        matches!(self.phase, Phase::Dying { .. } | Phase::Restarting { kill_at: None })
     }
 
     fn ping(&mut self, mono: Duration) -> Option<Action> {
@@ -194,6 +248,11 @@ impl Supervision {
         Some(Action::Spawn)
     }
 
+    fn kill_restarting(&mut self, why: Why) -> Option<Action> {
+        self.phase = Phase::Restarting { kill_at: None };
+        Some(Action::Kill(why))
+    }
+
     fn kill(&mut self, since: Duration, why: Why) -> Option<Action> {
         self.phase = Phase::Dying { since };
         Some(Action::Kill(why))
@@ -201,102 +260,4 @@ impl Supervision {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: Duration = Duration::from_millis(1);
-
-    fn started() -> Supervision {
-        let mut worker = Supervision::default();
-        assert_eq!(worker.handle(Event::Wanted, Duration::ZERO), Some(Action::Spawn));
-        worker
-    }
-
-    /// ARC-18: the delay doubles from 0.5 s to 30 s.
-    #[test]
-    fn a_worker_that_dies_is_started_again_after_a_doubling_delay() {
-        let mut worker = started();
-        let mut now = Duration::ZERO;
-        for delay in [500_u32, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000] {
-            assert_eq!(worker.handle(Event::Died, now), None);
-            assert_eq!(worker.handle(Event::Tick, now + (delay - 1) * MS), None);
-            now += delay * MS;
-            assert_eq!(worker.handle(Event::Tick, now), Some(Action::Spawn));
-        }
-        assert_eq!(worker.restarts(), 8);
-    }
-
-    /// ARC-18: the delays start over after a minute alive.
-    #[test]
-    fn a_minute_alive_starts_the_delays_over() {
-        for (alive, delay) in [(59_999, 1000), (60_000, 500)] {
-            let mut worker = started();
-            worker.handle(Event::Died, Duration::ZERO);
-            worker.handle(Event::Tick, 500 * MS);
-            worker.handle(Event::Greeted, 501 * MS);
-            let died = (500 + alive) * MS;
-            worker.handle(Event::Died, died);
-            assert_eq!(worker.restarts_in(died), Some(delay * MS), "alive for {alive} ms");
-        }
-    }
-
-    #[test]
-    fn a_worker_without_a_hello_is_killed() {
-        let mut worker = started();
-        assert_eq!(worker.handle(Event::Tick, HELLO_BOUND - MS), None);
-        assert_eq!(worker.handle(Event::Tick, HELLO_BOUND), Some(Action::Kill(Why::NoHello)));
-        assert_eq!(worker.handle(Event::Tick, HELLO_BOUND + MS), None, "killed once");
-    }
-
-    #[test]
-    fn a_worker_that_stops_answering_is_killed() {
-        let mut worker = started();
-        worker.handle(Event::Greeted, Duration::ZERO);
-        assert_eq!(worker.handle(Event::Tick, PING_INTERVAL), Some(Action::Ping(1)));
-        worker.handle(Event::Ponged(1), PING_INTERVAL);
-        assert_eq!(worker.handle(Event::Tick, 2 * PING_INTERVAL), Some(Action::Ping(2)));
-        worker.handle(Event::Ponged(1), 2 * PING_INTERVAL);
-        assert_eq!(worker.handle(Event::Tick, 3 * PING_INTERVAL), Some(Action::Ping(3)));
-        let silent = PING_INTERVAL + PONG_BOUND;
-        assert_eq!(worker.handle(Event::Tick, silent), Some(Action::Kill(Why::NoPong)));
-    }
-
-    /// A machine that was paused asks before it judges.
-    #[test]
-    fn a_pause_of_the_whole_machine_kills_nobody() {
-        let mut worker = started();
-        worker.handle(Event::Greeted, Duration::ZERO);
-        assert_eq!(worker.handle(Event::Tick, PING_INTERVAL), Some(Action::Ping(1)));
-        let resumed = 3600 * 1000 * MS;
-        assert_eq!(worker.handle(Event::Tick, resumed), Some(Action::Ping(2)));
-        assert_eq!(worker.handle(Event::Ponged(2), resumed + MS), None);
-        let mut silent = resumed;
-        let killed = loop {
-            silent += PING_INTERVAL;
-            match worker.handle(Event::Tick, silent) {
-                Some(Action::Ping(_)) => {}
-                other => break other,
-            }
-        };
-        assert_eq!((killed, silent), (Some(Action::Kill(Why::NoPong)), resumed + 4 * PING_INTERVAL));
-    }
-
-    #[test]
-    fn a_worker_that_breaks_a_rule_is_killed_once_and_started_again() {
-        let mut worker = started();
-        worker.handle(Event::Greeted, Duration::ZERO);
-        assert_eq!(worker.handle(Event::Failed, MS), Some(Action::Kill(Why::Failed)));
-        assert_eq!(worker.handle(Event::Failed, MS), None);
-        worker.handle(Event::Died, 2 * MS);
-        assert_eq!(worker.handle(Event::Tick, 502 * MS), Some(Action::Spawn));
-    }
-
-    #[test]
-    fn an_unwanted_worker_stays_down() {
-        let mut worker = started();
-        worker.handle(Event::Unwanted, MS);
-        worker.handle(Event::Died, MS);
-        assert_eq!(worker.handle(Event::Tick, 60_000 * MS), None);
-        assert_eq!(worker.next_deadline(), None);
-    }
-}
+mod tests;

@@ -1,13 +1,18 @@
-//! The asking end of the control socket: one command, one answer, bounded in time and size.
+//! The asking end of the control socket: one command, one answer, bounded in time and size; of a trace one line
+//! after the other.
 
 use std::{
     fmt, io,
+    ops::ControlFlow,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use interprocess::{
-    local_socket::{GenericFilePath, ToFsName, traits::tokio::Stream as _},
+    local_socket::{
+        GenericFilePath, ToFsName,
+        traits::{StreamCommon, tokio::Stream as _},
+    },
     os::unix::uds_local_socket::tokio::Stream,
 };
 use tokio::{
@@ -15,7 +20,10 @@ use tokio::{
     time::timeout,
 };
 
-use super::protocol::{Answer, Command};
+use super::{
+    protocol::{Answer, Command},
+    trace_lines::Read,
+};
 use crate::constants::CONTROL_ANSWER_BYTES;
 
 /// Why there is no answer.
@@ -69,33 +77,94 @@ impl fmt::Display for AskError {
 /// # Errors
 /// See [`AskError`].
 pub async fn ask(path: &Path, command: Command, bound: Duration) -> Result<Answer, AskError> {
-    let line = timeout(bound, exchange(path, command)).await.map_err(|_| AskError::Late(bound))??;
+    ask_whom(path, command, bound).await.map(|(answer, _)| answer)
+}
+
+/// As [`ask`]; says which process answers, as this process sees it: none of another process id namespace.
+///
+/// # Errors
+/// See [`AskError`].
+pub async fn ask_whom(
+    path: &Path,
+    command: Command,
+    bound: Duration,
+) -> Result<(Answer, Option<u32>), AskError> {
+    let (line, pid) = timeout(bound, exchange(path, command)).await.map_err(|_| AskError::Late(bound))??;
     match serde_json::from_slice(&line) {
         Ok(Answer::Error(error)) => Err(AskError::Refused(error)),
-        Ok(answer) => Ok(answer),
+        Ok(answer) => Ok((answer, pid)),
         Err(error) => Err(AskError::Unreadable(error.to_string())),
     }
 }
 
-/// The line of the answer.
-async fn exchange(path: &Path, command: Command) -> Result<Vec<u8>, AskError> {
-    let unreachable = |error: io::Error| AskError::Unreachable(path.to_owned(), error.kind());
-    let name = path.to_fs_name::<GenericFilePath>().map_err(unreachable)?;
-    let mut stream = Stream::connect(name).await.map_err(unreachable)?;
-    // A relay that answers before it reads, such as one that refuses, has its answer in the socket.
-    let _ = stream.write_all(command.line().as_bytes()).await;
-    let mut line = Vec::new();
+/// The line of the answer, and who made the socket.
+async fn exchange(path: &Path, command: Command) -> Result<(Vec<u8>, Option<u32>), AskError> {
+    let mut lines = Lines::open(path, &command).await?;
+    let pid = lines.stream.peer_creds().ok().and_then(|peer| u32::try_from(peer.pid()?).ok());
+    Ok((lines.next().await?, pid.filter(|pid| *pid != 0)))
+}
+
+/// Follows the trace that `command` asks for, and gives each line of it to `each` for as long as that goes on with
+/// it. `bound` is for its first line; a link may be silent for long.
+///
+/// # Errors
+/// See [`AskError`]; [`AskError::Closed`] when the relay ends.
+pub async fn follow(
+    path: &Path,
+    command: Command,
+    bound: Duration,
+    mut each: impl FnMut(Read) -> ControlFlow<()>,
+) -> Result<(), AskError> {
+    let first = async {
+        let mut lines = Lines::open(path, &command).await?;
+        Ok((lines.next().await?, lines))
+    };
+    let (mut line, mut lines) = timeout(bound, first).await.map_err(|_| AskError::Late(bound))??;
     loop {
-        if let Some(end) = line.iter().position(|byte| *byte == b'\n') {
-            line.truncate(end);
-            return Ok(line);
+        match serde_json::from_slice(&line) {
+            Ok(Read::Error(error)) => return Err(AskError::Refused(error)),
+            Ok(read) => {
+                if each(read).is_break() {
+                    return Ok(());
+                }
+            }
+            Err(error) => return Err(AskError::Unreadable(error.to_string())),
         }
-        if line.len() > CONTROL_ANSWER_BYTES {
-            return Err(AskError::TooLong);
-        }
-        match stream.read_buf(&mut line).await {
-            Ok(0) | Err(_) => return Err(AskError::Closed),
-            Ok(_) => {}
+        line = lines.next().await?;
+    }
+}
+
+/// The lines of an answer.
+struct Lines {
+    stream: Stream,
+    read: Vec<u8>,
+}
+
+impl Lines {
+    async fn open(path: &Path, command: &Command) -> Result<Self, AskError> {
+        let unreachable = |error: io::Error| AskError::Unreachable(path.to_owned(), error.kind());
+        let name = path.to_fs_name::<GenericFilePath>().map_err(unreachable)?;
+        let mut stream = Stream::connect(name).await.map_err(unreachable)?;
+        // A relay that answers before it reads, such as one that refuses, has its answer in the socket.
+        let _ = stream.write_all(command.line().as_bytes()).await;
+        Ok(Self { stream, read: Vec::new() })
+    }
+
+    /// The next line, without its end.
+    async fn next(&mut self) -> Result<Vec<u8>, AskError> {
+        loop {
+            if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
+                let rest = self.read.split_off(end + 1);
+                self.read.truncate(end);
+                return Ok(std::mem::replace(&mut self.read, rest));
+            }
+            if self.read.len() > CONTROL_ANSWER_BYTES {
+                return Err(AskError::TooLong);
+            }
+            match self.stream.read_buf(&mut self.read).await {
+                Ok(0) | Err(_) => return Err(AskError::Closed),
+                Ok(_) => {}
+            }
         }
     }
 }

@@ -1,22 +1,19 @@
-//! What is said over the control socket: one line with a JSON object, and one line with a JSON document in
-//! return, `{"status": …}` or `{"error": "<name>: <reason>"}`.
+//! What is answered over the control socket: one line with a JSON document, `{"status": …}` and its like or
+//! `{"error": "<name>: <reason>"}`. A trace alone has more lines than one ([`super::trace_lines`]).
 
 use std::fmt;
 
+use coreflow_ipc::{hello::Role, messages::standing::NodePage};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
+pub use super::command::Command;
 use crate::{
-    constants::{CONTROL_ANSWER_BYTES, CONTROL_CONNECTIONS, CONTROL_EXCHANGE_BOUND, CONTROL_REQUEST_BYTES},
-    status::Status,
+    constants::{
+        CONTROL_ANSWER_BYTES, CONTROL_CONNECTIONS, CONTROL_EXCHANGE_BOUND, CONTROL_REQUEST_BYTES,
+        CONTROL_TRACES, WORKER_ANSWER_BOUND,
+    },
+    status::{Confined, Status, Worker},
 };
-
-/// What can be asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Command {
-    /// One look at the relay.
-    Status,
-}
 
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,8 +21,41 @@ pub enum Command {
 pub enum Answer {
     /// To [`Command::Status`].
     Status(Box<Status>),
+    /// To [`Command::Workers`]: the supervisor, then the workers, always all three.
+    Workers(Vec<Worker>),
+    /// To [`Command::Restart`]: the worker is being ended.
+    Restart(Restart),
+    /// To [`Command::Log`].
+    Log(Logged),
+    /// To [`Command::Nodes`].
+    Nodes(NodePage),
+    /// To [`Command::Isolation`]: the supervisor, then the workers that have a process.
+    Isolation(Vec<Confined>),
+    /// To [`Command::Metrics`]: OpenMetrics text.
+    Metrics(String),
     /// Why there is none: `<name>: <reason>`.
     Error(String),
+}
+
+/// A worker that is being ended, to be started again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Restart {
+    /// Which.
+    pub worker: String,
+    /// The process that ends; none of a worker that waited to be started.
+    pub former_pid: Option<u32>,
+}
+
+/// A level that was changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Logged {
+    /// Of which process.
+    pub worker: String,
+    /// The level from here on.
+    pub level: String,
+    /// The level before.
+    pub former: String,
 }
 
 /// Why a connection gets no answer to what it asked.
@@ -47,6 +77,14 @@ pub enum Refused {
     Ended,
     /// The answer has no room.
     AnswerTooLong,
+    /// The worker that it is about has no process, or none yet that can be asked.
+    Absent(Role),
+    /// The worker that was asked did not answer.
+    Unanswered(Role),
+    /// The relay stops: no worker is started again.
+    Stopping,
+    /// As many traces as fit are written.
+    Traces,
 }
 
 impl fmt::Display for Refused {
@@ -71,43 +109,16 @@ impl fmt::Display for Refused {
             Self::AnswerTooLong => {
                 write!(f, "control-answer-too-long: the answer has more than {CONTROL_ANSWER_BYTES} bytes")
             }
+            Self::Absent(role) => write!(f, "control-worker-absent: {role} does not run"),
+            Self::Unanswered(role) => {
+                let bound = WORKER_ANSWER_BOUND.as_millis();
+                write!(f, "control-worker-unanswered: {role} does not answer within {bound} ms")
+            }
+            Self::Stopping => f.write_str("control-restart-refused: the relay stops"),
+            Self::Traces => {
+                write!(f, "control-trace-busy: {CONTROL_TRACES} traces are being written; end one")
+            }
         }
-    }
-}
-
-impl Command {
-    /// The command's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Status => "status",
-        }
-    }
-
-    /// Reads the line of a request, without its end.
-    ///
-    /// # Errors
-    /// It is no request, or names a command that there is not.
-    pub fn read(line: &[u8]) -> Result<Self, Refused> {
-        let mut members: Map<String, Value> =
-            serde_json::from_slice(line).map_err(|_| Refused::Malformed("the line is no JSON object"))?;
-        let Some(Value::String(name)) = members.remove("command") else {
-            return Err(Refused::Malformed("command is not a text"));
-        };
-        let command = match name.as_str() {
-            "status" => Self::Status,
-            // JSON escapes what of a foreign text would act on a log or a terminal; 64 characters name it.
-            _ => return Err(Refused::Unknown(name.chars().take(64).flat_map(char::escape_debug).collect())),
-        };
-        // `status` takes no argument, and what is not understood is not passed over.
-        match members.is_empty() {
-            true => Ok(command),
-            false => Err(Refused::Malformed("status takes no other member")),
-        }
-    }
-
-    /// The line of the request, with its end.
-    pub fn line(self) -> String {
-        format!("{}\n", serde_json::json!({ "command": self.name() }))
     }
 }
 
@@ -134,40 +145,10 @@ impl From<Refused> for Answer {
 
 #[cfg(test)]
 mod tests {
+    use coreflow_ipc::messages::standing::{NODES_OF_PAGE, NodeStanding, NodeState};
+
     use super::*;
-
-    /// The request of the contract is read, with any whitespace that JSON allows.
-    #[test]
-    fn a_request_is_one_object_with_a_command() {
-        assert_eq!(Command::Status.line(), "{\"command\":\"status\"}\n");
-        for line in ["{\"command\":\"status\"}", " { \"command\" : \"status\" }\r"] {
-            assert_eq!(Command::read(line.as_bytes()), Ok(Command::Status));
-        }
-    }
-
-    /// What is no request, or one for something else, is refused by name.
-    #[test]
-    fn anything_else_is_refused_by_name() {
-        let depth = "[".repeat(1000);
-        for line in ["", "status", "[]", "null", "{", "{}{}", "\u{fffd}", "\"status\"", &depth] {
-            let refused = Command::read(line.as_bytes()).unwrap_err();
-            assert_eq!(refused, Refused::Malformed("the line is no JSON object"), "{line}");
-        }
-        assert!(matches!(Command::read(&[0xff, 0xfe]), Err(Refused::Malformed(_))));
-        for line in ["{}", r#"{"command":7}"#, r#"{"Command":"status"}"#] {
-            assert_eq!(
-                Command::read(line.as_bytes()),
-                Err(Refused::Malformed("command is not a text")),
-                "{line}"
-            );
-        }
-        let more = r#"{"command":"status","worker":"relayd"}"#;
-        assert_eq!(Command::read(more.as_bytes()), Err(Refused::Malformed("status takes no other member")));
-        let unknown = Command::read(r#"{"command":"stop\u001b[2J"}"#.as_bytes()).unwrap_err();
-        assert_eq!(unknown.to_string(), "control-command-unknown: stop\\u{1b}[2J");
-        let long = format!(r#"{{"command":"{}"}}"#, "x".repeat(900));
-        assert!(Command::read(long.as_bytes()).unwrap_err().to_string().len() < 100);
-    }
+    use crate::constants::STATUS_NAME;
 
     /// An answer is one line, and an error is its name and reason.
     #[test]
@@ -181,5 +162,17 @@ mod tests {
             long.starts_with(r#"{"error":"control-answer-too-long: "#) && long.ends_with("}\n"),
             "{long}"
         );
+    }
+
+    /// XTR-20: a page has an entry for each node, with its state by the contract's word; the longest one has room.
+    #[test]
+    fn a_page_of_the_roster_is_an_answer() {
+        let node = |id: &str, state| NodeStanding { id: id.to_owned(), state };
+        let nodes = vec![node("a", NodeState::AwaitingRegistration), node("b", NodeState::Registered)];
+        let line = Answer::Nodes(NodePage { nodes, more: true }).line();
+        let nodes = r#"[{"id":"a","state":"awaitingRegistration"},{"id":"b","state":"registered"}]"#;
+        assert_eq!(line, format!("{{\"nodes\":{{\"nodes\":{nodes},\"more\":true}}}}\n"));
+        let longest = vec![node(&"\u{1}".repeat(STATUS_NAME), NodeState::Carried); NODES_OF_PAGE];
+        assert!(Answer::Nodes(NodePage { nodes: longest, more: true }).line().starts_with(r#"{"nodes":"#));
     }
 }

@@ -3,7 +3,7 @@
 
 use std::{io, time::Duration};
 
-use coreflow_ipc::now::Clock;
+use coreflow_ipc::{hello::Role, now::Clock};
 use interprocess::{
     local_socket::traits::{StreamCommon, tokio::Listener as _},
     os::unix::uds_local_socket::tokio::{Listener, Stream},
@@ -11,24 +11,52 @@ use interprocess::{
 use nix::unistd::geteuid;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    sync::{mpsc, oneshot},
+    sync::{
+        broadcast::{Receiver, error::RecvError},
+        mpsc, oneshot,
+    },
     task::JoinSet,
     time::{Instant, sleep, timeout, timeout_at},
 };
 use tracing::{debug, warn};
 
-use super::protocol::{Answer, Command, Refused};
-use crate::constants::{
-    CONTROL_ACCEPT_PAUSE, CONTROL_CONNECTIONS, CONTROL_EXCHANGE_BOUND, CONTROL_REFUSED_PACE,
-    CONTROL_REQUEST_BYTES,
+use super::{
+    protocol::{Answer, Command, Refused},
+    trace_lines::Written,
+};
+use crate::{
+    constants::{
+        CONTROL_ACCEPT_PAUSE, CONTROL_CONNECTIONS, CONTROL_EXCHANGE_BOUND, CONTROL_REFUSED_PACE,
+        CONTROL_REQUEST_BYTES,
+    },
+    trace::Traced,
 };
 
 /// A command for the loop, and where its answer goes.
 pub struct Asked {
     /// What is asked for.
     pub command: Command,
+    /// Who asks.
+    pub peer: Peer,
     /// Taken at once, or not wanted any more.
-    pub answer: oneshot::Sender<Answer>,
+    pub answer: oneshot::Sender<Reply>,
+}
+
+/// Who asks, as the kernel states it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// The effective user.
+    pub user: Option<u32>,
+    /// The process that connected.
+    pub pid: Option<i32>,
+}
+
+/// What the loop gives in return.
+pub enum Reply {
+    /// One answer.
+    Answer(Answer),
+    /// What passes over this worker's link from now on.
+    Trace(Role, Receiver<Traced>),
 }
 
 /// Serves `listener` as long as the loop lives; inside its runtime.
@@ -59,7 +87,9 @@ async fn accept(listener: Listener, asks: mpsc::Sender<Asked>, clock: Clock) {
             }
         };
         while connections.try_join_next().is_some() {}
-        let user = stream.peer_creds().ok().and_then(|peer| peer.euid());
+        let peer = stream.peer_creds().ok();
+        let user = peer.as_ref().and_then(|peer| peer.euid());
+        let peer = Peer { user, pid: peer.and_then(|peer| peer.pid()) };
         if !admits(user, own) {
             if let Some(count) = foreigners.refuse(clock.now().mono) {
                 warn!(user, "the control socket refused {count} connections of other users");
@@ -68,7 +98,7 @@ async fn accept(listener: Listener, asks: mpsc::Sender<Asked>, clock: Clock) {
         } else if connections.len() >= CONTROL_CONNECTIONS {
             tell_at_once(stream, Refused::Busy).await;
         } else {
-            connections.spawn(exchange(stream, asks.clone()));
+            connections.spawn(exchange(stream, peer, asks.clone()));
         }
     }
 }
@@ -103,11 +133,12 @@ async fn tell_at_once(mut stream: Stream, refused: Refused) {
     let _ = timeout(Duration::ZERO, stream.write_all(line.as_bytes())).await;
 }
 
-/// One request and its answer, within the bound.
-async fn exchange(mut stream: Stream, asks: mpsc::Sender<Asked>) {
+/// One request and its answer, within the bound; a trace goes on beyond it.
+async fn exchange(mut stream: Stream, peer: Peer, asks: mpsc::Sender<Asked>) {
     let deadline = Instant::now() + CONTROL_EXCHANGE_BOUND;
-    let answer = match timeout_at(deadline, answer(&mut stream, &asks)).await {
-        Ok(Ok(answer)) => answer,
+    let answer = match timeout_at(deadline, answer(&mut stream, peer, &asks)).await {
+        Ok(Ok(Reply::Answer(answer))) => answer,
+        Ok(Ok(Reply::Trace(role, traced))) => return trace(stream, role, traced).await,
         Ok(Err(refused)) => refused.into(),
         Err(_) => Refused::Late.into(),
     };
@@ -121,13 +152,36 @@ async fn exchange(mut stream: Stream, asks: mpsc::Sender<Asked>) {
     }
 }
 
-async fn answer(stream: &mut Stream, asks: &mpsc::Sender<Asked>) -> Result<Answer, Refused> {
+async fn answer(stream: &mut Stream, peer: Peer, asks: &mpsc::Sender<Asked>) -> Result<Reply, Refused> {
     let command = Command::read(&line(stream).await?)?;
     debug!(command = command.name(), "the control socket is asked");
     let (answer, answered) = oneshot::channel();
     // There is a place for each connection.
-    asks.send(Asked { command, answer }).await.map_err(|_| Refused::Ended)?;
+    asks.send(Asked { command, peer, answer }).await.map_err(|_| Refused::Ended)?;
     answered.await.map_err(|_| Refused::Ended)
+}
+
+/// Writes what passes until the client closes its end, or takes a line for too long. What it is too slow for is
+/// counted.
+async fn trace(mut stream: Stream, role: Role, mut traced: Receiver<Traced>) {
+    let mut next = Written::Tracing(role.name());
+    loop {
+        let line = next.line();
+        if !matches!(timeout(CONTROL_EXCHANGE_BOUND, stream.write_all(line.as_bytes())).await, Ok(Ok(()))) {
+            return debug!("a client of the control socket does not take its trace");
+        }
+        let mut ignored = [0; 64];
+        next = loop {
+            tokio::select! {
+                traced = traced.recv() => match traced {
+                    Ok(traced) => break Written::Trace(traced),
+                    Err(RecvError::Lagged(left_out)) => break Written::LeftOut(left_out),
+                    Err(RecvError::Closed) => return,
+                },
+                read = stream.read(&mut ignored) => if !matches!(read, Ok(1..)) { return },
+            }
+        };
+    }
 }
 
 /// The first line, without its end; the end of the stream ends it as well.

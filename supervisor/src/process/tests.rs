@@ -6,7 +6,8 @@ use super::*;
 fn linked() -> (mpsc::Sender<Queued<ToPulld>>, mpsc::Receiver<Event>, UnixStream) {
     let (own, end) = UnixStream::pair().unwrap();
     let (events, happened) = mpsc::channel(4);
-    let report = Report { role: Role::Pulld, process: 7, events };
+    let tap = Tap::new(coreflow_ipc::now::Clock::start());
+    let report = Report { role: Role::Pulld, process: 7, pid: 77, events, tap };
     let (queue, _) = run_link(own.into(), &report, Said::Pulld).unwrap();
     (queue, happened, end)
 }

@@ -13,7 +13,7 @@ use coreflow_ipc::{
 };
 use tracing::{debug, error, info, warn};
 
-use super::Supervisor;
+use super::{Supervisor, standing};
 use crate::{
     exchange::{self, ExchangeBounds, ExchangeError},
     supervision,
@@ -57,8 +57,11 @@ impl Supervisor {
                 self.readiness.state(refusals);
                 self.note_readiness();
             }
-            FromRelayd::AnswerStanding { .. } | FromRelayd::AnswerNodes { .. } => {
-                self.fail(Role::Relayd, "it answers what nobody asked");
+            FromRelayd::AnswerStanding { id, standing } => {
+                self.answered_look(Role::Relayd, id, standing::Answered::Relayd(standing));
+            }
+            FromRelayd::AnswerNodes { id, page } => {
+                self.answered_look(Role::Relayd, id, standing::Answered::Nodes(page));
             }
             FromRelayd::LinkLost { role, number } => self.link_lost(role, number),
             FromRelayd::StartFailed { cause } => self.start_failed(cause),
@@ -168,6 +171,11 @@ impl Supervisor {
 
     fn exchanged(&mut self, id: AskId, result: Result<Identity, ExchangeError>) {
         self.exchanging = None;
+        let exchanges = match &result {
+            Ok(_) => &mut self.counters.exchanges,
+            Err(_) => &mut self.counters.exchanges_failed,
+        };
+        *exchanges += 1;
         let failure = result.as_ref().err().map(ToString::to_string);
         self.readiness.exchanged(failure.as_deref());
         self.note_readiness();

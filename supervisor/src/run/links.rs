@@ -10,16 +10,16 @@ use coreflow_ipc::{
 };
 use tracing::{debug, error};
 
-use super::Supervisor;
+use super::{Supervisor, Worker};
 use crate::{peer_links::PeerLinks, permitted::Phase};
 
 impl Supervisor {
     /// The worker is greeted and confined: it gets what it needs.
     pub(super) fn confined(&mut self, role: Role) {
-        if self.verbosity.admits(Level::Trace)
-            && let Some(process) = &self.workers[&role].process
-        {
-            let _ = process.tell(ToWorker::LogLevel(Level::Trace), Vec::new());
+        let Worker { process, level, .. } = &self.workers[&role];
+        // What a worker begins with it is not told.
+        if let Some(process) = process.as_ref().filter(|_| *level != Level::Info) {
+            let _ = process.tell(ToWorker::LogLevel(*level), Vec::new());
         }
         match role {
             Role::Relayd | Role::Supervisor => {

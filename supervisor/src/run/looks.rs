@@ -4,41 +4,17 @@
 use std::time::Duration;
 
 use coreflow_ipc::{VERSION, hello::Role, messages::relayd::Reference};
-use tracing::{error, info};
+use tracing::info;
 
-use super::{Supervisor, Worker};
+use super::{Supervisor, Worker, standing::Stood};
 use crate::{
     constants::STATUS_ID,
-    control::{
-        ControlSocket, SocketFile,
-        protocol::{Answer, Command},
-        serving::{Asked, serve},
-    },
+    memory,
     permitted::Phase,
     status::{self, Registration, State, Status, WorkerState},
 };
 
 impl Supervisor {
-    /// Serves the control socket beside the loop, and gives the file that goes with it.
-    pub(super) fn serve_control(&self, control: ControlSocket) -> Option<SocketFile> {
-        let ControlSocket { listener, file } = control;
-        match serve(listener, self.asks.0.clone(), self.clock) {
-            Ok(()) => Some(file),
-            Err(failure) => {
-                error!(class = %failure.kind(), "the control socket cannot be served");
-                None
-            }
-        }
-    }
-
-    /// Answers from what the loop holds; whoever asked may be gone.
-    pub(super) fn asked(&self, asked: Asked) {
-        let answer = match asked.command {
-            Command::Status => Answer::Status(Box::new(self.status())),
-        };
-        let _ = asked.answer.send(answer);
-    }
-
     /// Tells systemd the one line of the readiness.
     pub(super) fn note_readiness(&mut self) {
         if self.stopping.is_some() {
@@ -64,7 +40,8 @@ impl Supervisor {
         }
     }
 
-    fn status(&self) -> Status {
+    /// One look, with what the workers answered to it.
+    pub(super) fn status(&self, stood: Stood) -> Status {
         let (open, kept) = (self.is_open(), self.custody.kept());
         let parked = kept.parked.as_deref();
         let state = match (self.stopping.is_some(), open, self.opened) {
@@ -87,6 +64,9 @@ impl Supervisor {
                 record: kept.record.as_ref().map(bounded),
                 parked: kept.parked.clone(),
             },
+            relayd: stood.relayd,
+            pulld: stood.pulld,
+            unanswered: stood.unanswered.iter().map(|role| role.name().to_owned()).collect(),
             vpn_hub: self.facts.as_ref().and_then(|facts| facts.vpn.as_ref()).map(|vpn| self.hub.status(vpn)),
             workers: self.workers.iter().map(|(role, worker)| self.worker(*role, worker)).collect(),
         }
@@ -96,7 +76,24 @@ impl Supervisor {
     fn is_open(&self) -> bool {
         let relayd = &self.workers[&Role::Relayd];
         let open = relayd.process.as_ref().is_some_and(|process| process.gate.phase() == Phase::Open);
-        open && !relayd.supervision.is_dying() && self.stopping.is_none()
+        let ends = relayd.supervision.is_dying() || relayd.supervision.is_restarting();
+        open && !ends && self.stopping.is_none()
+    }
+
+    /// The supervisor, and the workers.
+    pub(super) fn processes(&self) -> Vec<status::Worker> {
+        let own = status::Worker {
+            role: Role::Supervisor.name().to_owned(),
+            state: WorkerState::Running,
+            pid: Some(std::process::id()),
+            uptime_ms: Some(milliseconds(self.mono())),
+            restarts: 0,
+            restarts_in_ms: None,
+            level: self.verbosity.level().word().to_owned(),
+            memory: memory::of_process(std::process::id(), false),
+        };
+        let workers = self.workers.iter().map(|(role, worker)| self.worker(*role, worker));
+        std::iter::once(own).chain(workers).collect()
     }
 
     fn worker(&self, role: Role, worker: &Worker) -> status::Worker {
@@ -114,6 +111,8 @@ impl Supervisor {
             uptime_ms: process.map(|_| milliseconds(mono.saturating_sub(worker.since))),
             restarts: worker.supervision.restarts(),
             restarts_in_ms: worker.supervision.restarts_in(mono).map(milliseconds),
+            level: worker.level.word().to_owned(),
+            memory: process.and_then(|process| memory::of_process(process.pid, false)),
         }
     }
 }

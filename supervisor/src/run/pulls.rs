@@ -12,14 +12,16 @@ use coreflow_ipc::{
 };
 use tracing::debug;
 
-use super::{Supervisor, answers::Answered};
+use super::{Supervisor, answers, standing::Answered};
 
 impl Supervisor {
     pub(super) fn said_by_pulld(&mut self, message: FromPulld) {
         match message {
             FromPulld::Worker(_) => {}
             FromPulld::AskConnection { id } => self.ask_connection(id),
-            FromPulld::AnswerStanding { .. } => self.fail(Role::Pulld, "it answers what nobody asked"),
+            FromPulld::AnswerStanding { id, standing } => {
+                self.answered_look(Role::Pulld, id, Answered::Pulld(standing));
+            }
         }
     }
 
@@ -43,7 +45,7 @@ impl Supervisor {
         let (answers, process) = (self.answers.0.clone(), self.workers[&Role::Pulld].processes);
         tokio::spawn(async move {
             let result = dial.await;
-            let _ = answers.send(Answered::Connection { process, id, result }).await;
+            let _ = answers.send(answers::Answered::Connection { process, id, result }).await;
         });
     }
 
@@ -59,7 +61,7 @@ impl Supervisor {
         self.tell_pulld(ToPulld::AnswerConnection { id, answer }, descriptors);
     }
 
-    fn tell_pulld(&mut self, message: ToPulld, descriptors: Vec<OwnedFd>) {
+    pub(super) fn tell_pulld(&mut self, message: ToPulld, descriptors: Vec<OwnedFd>) {
         let process = self.workers[&Role::Pulld].process.as_ref();
         if process.is_some_and(|process| process.tell_pulld(message, descriptors).is_err()) {
             self.fail(Role::Pulld, "it does not take its messages");

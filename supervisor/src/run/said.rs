@@ -9,7 +9,7 @@ use coreflow_ipc::{
 use tracing::{debug, warn};
 
 use super::Supervisor;
-use crate::{process::Said, supervision};
+use crate::{process::Said, status::LayerState, supervision};
 
 impl Supervisor {
     pub(super) async fn said(&mut self, role: Role, said: Said) {
@@ -42,6 +42,8 @@ impl Supervisor {
                     );
                 }
                 debug!(worker = role.name(), "the worker is confined");
+                let worker = self.workers.get_mut(&role).expect("each role has its worker");
+                worker.layers = LayerState::of_report(&report);
                 self.confined(role);
             }
             FromWorker::Record(record) => self.record(role, record),
@@ -62,11 +64,16 @@ impl Supervisor {
         let mono = self.mono();
         let worker = self.workers.get_mut(&role).expect("each role has its worker");
         let Some(process) = &mut worker.process else { return };
+        // What it queued before it heard of its level.
+        if record.level > worker.level {
+            return;
+        }
         if !process.budget.admit(mono) {
             return;
         }
         let suppressed = process.budget.take_suppressed();
         if suppressed > 0 {
+            self.counters.records_suppressed += suppressed;
             warn!(worker = role.name(), "suppressed {suppressed} records");
         }
         crate::log::write(role, record.bounded());

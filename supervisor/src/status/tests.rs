@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use coreflow_ipc::messages::{
     hub_report::{HubReport, LISTED_SESSIONS, SessionReport},
     readiness::{Hop, Offers, StatedOffer},
+    standing::CertificateStanding,
 };
 
-use super::*;
+use super::{standing::tests::relayd, *};
 use crate::{
     constants::{
         CONTROL_ANSWER_BYTES, STATUS_ID, STATUS_LINE, STATUS_NAME, STATUS_REASONS, STATUS_REFUSALS,
@@ -30,10 +31,19 @@ fn reference(id: &str, generation: u64) -> Option<Reference> {
 }
 
 fn worker(role: &str, state: WorkerState) -> Worker {
-    Worker { role: role.to_owned(), state, pid: None, uptime_ms: None, restarts: 0, restarts_in_ms: None }
+    Worker {
+        role: role.to_owned(),
+        state,
+        pid: None,
+        uptime_ms: None,
+        restarts: 0,
+        restarts_in_ms: None,
+        level: "info".to_owned(),
+        memory: None,
+    }
 }
 
-fn ready() -> Status {
+pub(super) fn ready() -> Status {
     Status {
         version: "33.1.0".to_owned(),
         pid: 17,
@@ -47,6 +57,9 @@ fn ready() -> Status {
             record: reference("record-1", 9),
             parked: None,
         },
+        relayd: None,
+        pulld: None,
+        unanswered: vec![],
         vpn_hub: None,
         workers: vec![
             Worker { pid: Some(18), uptime_ms: Some(59_999), ..worker("relayd", WorkerState::Running) },
@@ -76,6 +89,12 @@ relay         coreflow 33.1.0, pid 17, up 2 h 3 min, open for Cloudly dispatch
 listener      192.0.2.15:8443
 credential    credential-1 generation 2
 registration  record-1 generation 9
+session       -
+certificate   -
+nodes         -
+escrow        -
+ingress       -
+pulls         - under way; pulld: -
 vpn hub       not configured
 workers       relayd  running   pid 18, up 59 s
               pulld   waiting   started again in 500 ms, restarts 3
@@ -200,17 +219,26 @@ fn the_json_has_the_documented_form() {
                 "record": {"id": "record-1", "generation": 9},
                 "parked": null,
             },
+            "relayd": null,
+            "pulld": null,
+            "unanswered": [],
             "vpnHub": null,
             "workers": [
                 {"role": "relayd", "state": "running", "pid": 18, "uptimeMs": 59_999, "restarts": 0,
-                 "restartsInMs": null},
+                 "restartsInMs": null, "level": "info", "memory": null},
                 {"role": "pulld", "state": "waiting", "pid": null, "uptimeMs": null, "restarts": 3,
-                 "restartsInMs": 500},
+                 "restartsInMs": 500, "level": "info", "memory": null},
                 {"role": "vpnd", "state": "off", "pid": null, "uptimeMs": null, "restarts": 0,
-                 "restartsInMs": null},
+                 "restartsInMs": null, "level": "info", "memory": null},
             ],
         })
     );
+    let status = Status { relayd: Some(relayd()), pulld: Some(PulldStanding::default()), ..ready() };
+    let json: serde_json::Value = serde_json::from_str(&status.json()).unwrap();
+    assert_eq!(json["relayd"]["nodes"]["carried"], 12);
+    assert_eq!(json["relayd"]["certificate"]["endsAt"], 1_769_904_000_000_u64);
+    assert_eq!(json["pulld"]["exchanges"], 0);
+    assert_eq!(serde_json::from_str::<Status>(&status.json()).unwrap(), status);
     let refused = blocked(vec![refused(Hop::PalletRuntime, None)]);
     let json: serde_json::Value = serde_json::from_str(&refused.json()).unwrap();
     assert_eq!(
@@ -253,6 +281,14 @@ fn the_longest_status_has_room_in_an_answer() {
         refused: Some(format!("vpn-hub-executable-refused: {}", long(4096))),
         ..hub(Some(VpnHub::bounded(report)))
     });
+    let mut standing = RelaydStanding::default();
+    standing.escrow.custody = long(STATUS_LINE + 1);
+    let domain = long(STATUS_LINE + 1);
+    standing.certificate =
+        Some(CertificateStanding { domain, ends_at: u64::MAX, renewed_at: Some(u64::MAX) });
+    let standing = bounded_standing(standing);
+    assert_eq!(standing.escrow.custody.len(), STATUS_LINE);
+    status.relayd = Some(standing);
     let line = Answer::Status(Box::new(status)).line();
     assert!(line.len() > CONTROL_ANSWER_BYTES / 4 && line.len() <= CONTROL_ANSWER_BYTES, "{}", line.len());
     assert!(line.starts_with(r#"{"status":{"#));

@@ -1,8 +1,6 @@
 //! The status as plain text: ready or not, then what each refused build speaks and which one has to be
 //! upgraded, then the facts. What peers wrote is escaped, so that it cannot act on a terminal.
 
-use std::fmt::Write as _;
-
 use coreflow_ipc::{
     messages::{
         readiness::{Offers, Refusal, StatedOffer},
@@ -12,9 +10,10 @@ use coreflow_ipc::{
 };
 
 use super::{
-    State, Status, Worker, WorkerState,
+    State, Status, standing,
     upgrade::{Upgrade, peer_of, upgrades},
     vpn_hub,
+    worker::of_worker,
 };
 
 pub(super) fn render(status: &Status) -> String {
@@ -44,12 +43,13 @@ pub(super) fn render(status: &Status) -> String {
     let registration = &status.registration;
     line(&mut text, &format!("credential    {}", reference(registration.credential.as_ref(), "none pinned")));
     line(&mut text, &format!("registration  {}", reference(registration.record.as_ref(), "none accepted")));
-    for told in vpn_hub::told(status) {
+    for told in standing::told(status).into_iter().chain(vpn_hub::told(status)) {
         line(&mut text, &told);
     }
     for (place, worker) in status.workers.iter().enumerate() {
         let heading = if place == 0 { "workers" } else { "" };
-        line(&mut text, &format!("{heading:<12}  {}", of_worker(worker)));
+        let silent = if status.unanswered.contains(&worker.role) { ", does not answer" } else { "" };
+        line(&mut text, &format!("{heading:<12}  {}{silent}", of_worker(worker)));
     }
     text
 }
@@ -87,29 +87,8 @@ fn reference(reference: Option<&Reference>, none: &str) -> String {
     )
 }
 
-fn of_worker(worker: &Worker) -> String {
-    let state = match worker.state {
-        WorkerState::Off => "off",
-        WorkerState::Starting => "starting",
-        WorkerState::Running => "running",
-        WorkerState::Ending => "ending",
-        WorkerState::Waiting => "waiting",
-    };
-    let mut text = format!("{:<7} {state:<8}", worker.role);
-    if let (Some(pid), Some(up)) = (worker.pid, worker.uptime_ms) {
-        let _ = write!(text, "  pid {pid}, up {}", uptime(up));
-    }
-    if let Some(restart) = worker.restarts_in_ms {
-        let _ = write!(text, "  started again in {restart} ms");
-    }
-    if worker.restarts > 0 {
-        let _ = write!(text, ", restarts {}", worker.restarts);
-    }
-    text.trim_end().to_owned()
-}
-
 /// A duration in its two largest units.
-fn uptime(milliseconds: u64) -> String {
+pub(super) fn uptime(milliseconds: u64) -> String {
     let seconds = milliseconds / 1000;
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {

@@ -106,13 +106,18 @@ fn table(sessions: &[SessionReport]) -> Vec<String> {
             format!("{}/{}", session.sent_packets, session.sent_bytes),
         ]
     }));
-    let mut widths = [0; 6];
-    for row in &rows {
+    columns(&rows)
+}
+
+/// Rows in columns as wide as their widest cell.
+pub(super) fn columns<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
+    let mut widths = [0; N];
+    for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = cell.chars().count().max(*width);
         }
     }
-    let padded = |row: &[String; 6]| {
+    let padded = |row: &[String; N]| {
         let cells: Vec<String> =
             row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         cells.join("  ").trim_end().to_owned()
@@ -127,7 +132,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// Unix milliseconds as a time of UTC, to the second.
-fn moment(unix: u64) -> String {
+pub(super) fn moment(unix: u64) -> String {
     let seconds =
         i64::try_from(unix / 1000).ok().and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok());
     seconds.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_else(|| "unknown".to_owned())

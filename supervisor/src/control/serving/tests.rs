@@ -1,16 +1,19 @@
 //! The control socket over a real socket file, with a loop that answers as the supervisor's does.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{ops::ControlFlow, path::PathBuf, sync::Arc};
 
+use coreflow_ipc::messages::ToWorker;
 use tokio::{net::UnixStream, task::JoinHandle};
 
 use super::*;
 use crate::{
-    constants::{CONTROL_ANSWER_BYTES, CONTROL_ASK_BOUND},
+    constants::{CONTROL_ANSWER_BYTES, CONTROL_ASK_BOUND, TRACE_KEPT},
     control::{
         ControlSocket, FILE, SocketFile,
-        asking::{AskError, ask},
+        asking::{AskError, ask, follow},
+        trace_lines::Read,
     },
+    trace::{Direction, Tap},
 };
 
 /// What the loop of these tests answers.
@@ -34,7 +37,7 @@ fn served(answer: String) -> Served {
         while let Some(asked) = asked.recv().await {
             assert_eq!(asked.command, Command::Status);
             // A client that is gone takes none.
-            let _ = asked.answer.send(Answer::Error(answer.clone()));
+            let _ = asked.answer.send(Reply::Answer(Answer::Error(answer.clone())));
         }
     });
     Served { _directory: directory, _file: file, path, loop_ }
@@ -145,6 +148,85 @@ async fn a_client_that_does_not_read_is_given_up() {
     }
     sleep(CONTROL_EXCHANGE_BOUND + Duration::from_secs(1)).await;
     assert!(served.ask().await.unwrap_err().to_string().starts_with("xxx"));
+}
+
+/// A served socket whose loop answers each command with a trace, and the tap of that.
+fn traced() -> (Served, Tap) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(FILE);
+    let ControlSocket { listener, file } = ControlSocket::bind(&path).unwrap();
+    let (asks, mut asked) = mpsc::channel::<Asked>(CONTROL_CONNECTIONS);
+    serve(listener, asks, Clock::start()).unwrap();
+    let tap = Tap::new(Clock::start());
+    let watched = tap.clone();
+    let loop_ = tokio::spawn(async move {
+        while let Some(asked) = asked.recv().await {
+            assert_eq!(asked.command, TRACE);
+            assert_eq!(asked.peer.pid, Some(i32::try_from(std::process::id()).unwrap()));
+            let _ = asked.answer.send(Reply::Trace(Role::Vpnd, watched.watch()));
+        }
+    });
+    (Served { _directory: directory, _file: file, path, loop_ }, tap)
+}
+
+const TRACE: Command = Command::Trace { worker: Role::Vpnd };
+
+/// Waits until so many look at the tap.
+async fn watchers(tap: &Tap, count: usize) {
+    let changed = async {
+        while tap.watchers() != count {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(5), changed).await.expect("a change of who looks");
+}
+
+/// A trace goes on for as long as the client stays, by one line for each message, and its place is free after it.
+#[tokio::test]
+async fn a_trace_goes_on_until_the_client_leaves() {
+    let (served, tap) = traced();
+    let mut read = Vec::new();
+    let passing = tap.clone();
+    let each = |line: Read| {
+        if matches!(line, Read::Tracing(_)) {
+            for number in [7, 8] {
+                passing.passed(9, Direction::ToWorker, &ToWorker::Ping(number), 12, 0);
+            }
+        }
+        read.push(line);
+        if read.len() == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    follow(&served.path, TRACE, CONTROL_ASK_BOUND, each).await.unwrap();
+    assert_eq!(read[0], Read::Tracing("vpnd".to_owned()));
+    let [Read::Trace(first), Read::Trace(second)] = &read[1..] else { panic!("{read:?}") };
+    assert_eq!((first.kind.as_str(), first.id, second.id, first.bytes), ("Ping", Some(7), Some(8), 12));
+    watchers(&tap, 0).await;
+}
+
+/// A client that reads nothing of its trace loses the oldest messages, is told how many, and is given up in time.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_its_trace_is_given_up() {
+    let (served, tap) = traced();
+    let mut stream = UnixStream::connect(&served.path).await.unwrap();
+    stream.write_all(TRACE.line().as_bytes()).await.unwrap();
+    watchers(&tap, 1).await;
+    let mut line = vec![0; b"{\"tracing\":\"vpnd\"}\n".len()];
+    stream.read_exact(&mut line).await.unwrap();
+    assert_eq!(line, b"{\"tracing\":\"vpnd\"}\n");
+    for number in 0..u64::try_from(TRACE_KEPT).unwrap() + 3 {
+        tap.passed(9, Direction::ToWorker, &ToWorker::Ping(number), 12, 0);
+    }
+    let mut left_out = vec![0; b"{\"leftOut\":3}\n".len()];
+    stream.read_exact(&mut left_out).await.unwrap();
+    assert_eq!(left_out, b"{\"leftOut\":3}\n");
+    for number in 0..100_000 {
+        tap.passed(9, Direction::ToWorker, &ToWorker::Ping(number), 12, 0);
+        if number % 256 == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    sleep(CONTROL_EXCHANGE_BOUND + Duration::from_secs(1)).await;
+    watchers(&tap, 0).await;
 }
 
 /// When the loop has ended there is nobody to ask.

@@ -1,0 +1,119 @@
+//! One look at a relay, or one after the other: asked, printed, and told in the exit status.
+
+use std::{
+    fmt, io,
+    io::{IsTerminal, Write},
+    ops::ControlFlow,
+    path::PathBuf,
+    process::ExitCode,
+    thread,
+    time::Duration,
+};
+
+use tokio::runtime::Runtime;
+
+use super::NOT_SO;
+use crate::{
+    constants::CONTROL_ASK_BOUND,
+    control::{
+        asking::{self, AskError},
+        protocol::{Answer, Command},
+        trace_lines::Read,
+    },
+};
+
+/// Clears a terminal and begins at its top.
+const REDRAW: &str = "\x1b[H\x1b[2J\x1b[3J";
+
+/// What a look brought.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// What is printed, with its end.
+    pub(super) text: String,
+    /// Whether the relay is as it should be.
+    pub(super) so: bool,
+}
+
+/// The relay that is asked.
+pub(super) struct RunningRelay {
+    socket: PathBuf,
+    runtime: Runtime,
+}
+
+impl RunningRelay {
+    /// The relay whose control socket is at `socket`.
+    pub(super) fn at(socket: PathBuf) -> Result<Self, AskError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        match runtime {
+            Ok(runtime) => Ok(Self { socket, runtime }),
+            Err(error) => Err(AskError::Unreachable(socket, error.kind())),
+        }
+    }
+
+    /// Asks, and says which process answered, as this one sees it.
+    pub(super) fn ask(&self, command: Command) -> Result<(Answer, Option<u32>), AskError> {
+        self.runtime.block_on(asking::ask_whom(&self.socket, command, CONTROL_ASK_BOUND))
+    }
+
+    /// Follows a trace.
+    pub(super) fn follow(
+        &self,
+        command: Command,
+        each: impl FnMut(Read) -> ControlFlow<()>,
+    ) -> Result<(), AskError> {
+        self.runtime.block_on(asking::follow(&self.socket, command, CONTROL_ASK_BOUND, each))
+    }
+}
+
+/// An answer to something else than what was asked.
+pub(super) fn another() -> AskError {
+    AskError::Unreadable("it is the answer to another command".to_owned())
+}
+
+/// Shows one look; with `again` one after the other until this process is ended, redrawn on a terminal and as
+/// blocks elsewhere, and with what goes wrong as one of them.
+pub(super) fn show(again: Option<Duration>, mut look: impl FnMut() -> Result<Outcome, AskError>) -> ExitCode {
+    let Some(pause) = again else {
+        return match look() {
+            Ok(outcome) => ended(print(&outcome.text), outcome.so),
+            Err(error) => failed(&error),
+        };
+    };
+    let (redraw, mut separator) = if io::stdout().is_terminal() { (REDRAW, "") } else { ("", "") };
+    loop {
+        let text = look().map_or_else(|error| escaped(&error) + "\n", |outcome| outcome.text);
+        if print(&format!("{redraw}{separator}{text}")).is_err() {
+            return ExitCode::FAILURE;
+        }
+        separator = "\n";
+        thread::sleep(pause);
+    }
+}
+
+fn ended(printed: io::Result<()>, so: bool) -> ExitCode {
+    match (printed, so) {
+        (Err(_), _) => ExitCode::FAILURE,
+        (Ok(()), true) => ExitCode::SUCCESS,
+        (Ok(()), false) => ExitCode::from(NOT_SO),
+    }
+}
+
+/// Prints `text` at once.
+pub(super) fn print(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}
+
+/// The relay did not answer, by name.
+pub(super) fn failed(error: &AskError) -> ExitCode {
+    let _ = writeln!(io::stderr(), "{}", escaped(error));
+    ExitCode::FAILURE
+}
+
+/// A text that acts on no terminal.
+pub(super) fn escaped(text: &impl fmt::Display) -> String {
+    let mut escaped = String::new();
+    coreflow_ipc::record::escape_into(&mut escaped, &text.to_string());
+    escaped
+}
