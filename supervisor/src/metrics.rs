@@ -176,9 +176,13 @@ fn nodes(text: &mut Text, relayd: &RelaydStanding) {
             counters.registrations,
         ),
         ("coreflow_requests", "Requests of nodes that were handed to Cloudly.", counters.requests),
-        ("coreflow_requests_refused", "Requests of nodes that the relay refused.", counters.requests_refused),
+        (
+            "coreflow_requests_refused",
+            "Requests of nodes that the relay answered itself.",
+            counters.requests_refused,
+        ),
         ("coreflow_pushes", "Pushes that were handed to a node.", counters.pushes),
-        ("coreflow_pushes_refused", "Pushes that the relay refused.", counters.pushes_refused),
+        ("coreflow_pushes_refused", "Pushes that the relay answered itself.", counters.pushes_refused),
         ("coreflow_nodes_asked_again", "Nodes that were asked to register again.", counters.asked_again),
         ("coreflow_renewals_offered", "Renewals that were offered to a node.", counters.renewals_offered),
         (
@@ -190,7 +194,7 @@ fn nodes(text: &mut Text, relayd: &RelaydStanding) {
         ("coreflow_pulls_refused", "Pulls that the relay answered itself.", counters.pulls_refused),
         (
             "coreflow_connections_refused",
-            "Connections that the listener did not take.",
+            "Connections that found no place or did not finish their handshake.",
             counters.connections_refused,
         ),
     ] {
@@ -233,7 +237,7 @@ fn registry(text: &mut Text, pulld: &PulldStanding) {
     text.one(
         "coreflow_registry_failed",
         Counter,
-        "Exchanges that failed before or in their answer.",
+        "Exchanges that failed before or within their answer.",
         pulld.failed,
     );
 }

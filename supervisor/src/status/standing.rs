@@ -60,7 +60,7 @@ fn certificate(certificate: Option<&CertificateStanding>) -> String {
         return "none".to_owned();
     };
     let renewed =
-        renewed_at.map_or_else(|| "not renewed".to_owned(), |at| format!("renewed from {}", moment(at)));
+        renewed_at.map_or_else(|| "no renewal is set".to_owned(), |at| format!("renewed at {}", moment(at)));
     format!("{domain} until {}, {renewed}", moment(*ends_at))
 }
 

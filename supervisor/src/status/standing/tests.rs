@@ -47,7 +47,7 @@ fn the_text_tells_how_the_workers_stand() {
     let mut status = Status { relayd: Some(relayd()), pulld: Some(pulld), ..ready() };
     let told = "\
 session       dispatchable, connection 3, identity until 2026-01-31T00:00:00Z
-certificate   relay.example.com until 2026-02-01T00:00:00Z, renewed from 2026-01-31T01:00:00Z
+certificate   relay.example.com until 2026-02-01T00:00:00Z, renewed at 2026-01-31T01:00:00Z
 nodes         12 carried, of which 1 await registration; 14 sockets, 3 requests and 2 pushes under way
 escrow        open; runs 2 (1 due), windows 5, the last until 2026-02-01T00:00:00Z, offers 1
 ingress       bound, revision 7, 12 routes
