@@ -69,6 +69,25 @@ pub async fn coreflowctl_as(asker: Asker<'_>, arguments: &[&str]) -> Said {
 }
 
 impl Relay {
+    /// `coreflowctl` with these arguments, of this relay.
+    ///
+    /// # Panics
+    /// As [`coreflowctl`].
+    pub async fn ctl(&self, arguments: &[&str]) -> Said {
+        let socket = self.control_socket().to_str().expect("the path is UTF-8");
+        coreflowctl(&[arguments, &["--socket", socket]].concat()).await
+    }
+
+    /// What `coreflowctl` prints with these arguments and `--json`, and its exit status.
+    ///
+    /// # Panics
+    /// As [`coreflowctl`], and when it prints no JSON.
+    pub async fn ctl_json(&self, arguments: &[&str]) -> (Option<i32>, Value) {
+        let said = self.ctl(&[arguments, &["--json"]].concat()).await;
+        let document = serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("no JSON: {said:?}"));
+        (said.code, document)
+    }
+
     /// `coreflowctl status` of this relay.
     ///
     /// # Panics

@@ -190,7 +190,10 @@ async fn garbage_is_refused_by_name() {
         (b"\xff\xfe\x00\x01\n", "control-request-malformed"),
         (b"[\"status\"]\n", "control-request-malformed"),
         (b"{\"command\":\"status\",\"more\":1}\n", "control-request-malformed"),
-        (b"{\"command\":\"restart\"}\n", "control-command-unknown"),
+        (b"{\"command\":\"restart\"}\n", "control-request-malformed"),
+        (b"{\"command\":\"restart\",\"worker\":\"supervisor\"}\n", "control-request-malformed"),
+        (b"{\"command\":\"log\",\"worker\":\"relayd\",\"level\":\"loud\"}\n", "control-request-malformed"),
+        (b"{\"command\":\"stop\"}\n", "control-command-unknown"),
         (&endless, "control-request-too-long"),
     ] {
         assert_eq!(error(&say(socket, request).await.unwrap()), name);
@@ -279,10 +282,11 @@ async fn an_abandoned_socket_is_replaced_and_a_living_one_is_not() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
 }
 
-/// The exit status of `coreflowctl` tells wrong usage from a relay that does not answer.
+/// The exit status of `coreflowctl` tells wrong usage from a relay that does not answer; the help and the completions
+/// of each shell need no relay.
 #[tokio::test]
 async fn coreflowctl_tells_what_went_wrong() {
-    for arguments in [&[][..], &["restart"], &["status", "--socket"], &["status", "--watch"]] {
+    for arguments in [&[][..], &["restart"], &["status", "--socket"], &["status", "--watch", "0"]] {
         let said = coreflowctl(arguments).await;
         assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""), "{arguments:?}");
         assert!(said.stderr.contains("For more information, try '--help'."), "{}", said.stderr);
@@ -294,6 +298,9 @@ async fn coreflowctl_tells_what_went_wrong() {
             "Exit status: 0 ready, 3 not ready, 1 the relay does not answer, 2 wrong usage.",
         ),
         (&["--version"], "coreflowctl 33.1.0\n"),
+        (&["completions", "bash"], "complete -F _coreflowctl"),
+        (&["completions", "zsh"], "#compdef coreflowctl"),
+        (&["completions", "fish"], "complete -c coreflowctl"),
     ] {
         let said = coreflowctl(arguments).await;
         assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{arguments:?}");

@@ -88,11 +88,38 @@ async fn a_fresh_relay_is_ready() {
         (json!("vpnd"), json!("off"), json!(null)),
     ];
     assert_eq!(told, expected.each_ref().map(|(role, state, pid)| (role, state, pid)));
+    let status = scene.relay.status_json().await;
+    for worker in &status["workers"].as_array().unwrap()[..2] {
+        let of = |size: &str| worker["memory"][size].as_u64().unwrap();
+        assert!(
+            of("residentBytes") > of("proportionalBytes") && of("proportionalBytes") > 1 << 18,
+            "{worker}"
+        );
+        assert_eq!(worker["level"], json!("info"));
+    }
+    let (relayd, pulld) = (&status["relayd"], &status["pulld"]);
+    assert_eq!(relayd["session"]["dispatchable"], json!(true));
+    assert!(
+        relayd["session"]["identityEndsAt"].is_u64() && relayd["certificate"]["endsAt"].is_u64(),
+        "{relayd}"
+    );
+    assert_eq!((&relayd["nodes"]["carried"], &relayd["escrow"]["custody"]), (&json!(0), &json!("open")));
+    assert_eq!(
+        (&relayd["pulls"], &pulld["exchanges"], &status["unanswered"]),
+        (&json!(0), &json!(0), &json!([]))
+    );
 
     let said = scene.relay.status().await;
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
     assert!(said.stdout.starts_with("ready\n\nrelay         coreflow 33.1.0, pid "), "{}", said.stdout);
-    assert!(said.stdout.contains("credential    relay-credential-1 generation 1\n"), "{}", said.stdout);
+    for part in [
+        "credential    relay-credential-1 generation 1\n",
+        "session       dispatchable, connection 1, identity until ",
+        "nodes         0 carried, ",
+        "pulls         0 under way; pulld: 0 exchanges",
+    ] {
+        assert!(said.stdout.contains(part), "{part}: {}", said.stdout);
+    }
     let both = said.stdout + &status.to_string();
     let secrets = scene.cloudly.issued_jwts().into_iter().chain([scene.setup.bearer.clone()]);
     for secret in secrets {

@@ -52,8 +52,8 @@ impl Supervisor {
             }
             Command::Trace { worker } => match self.taps.watch(worker) {
                 Some(trace) => {
-                    let Peer { user, pid } = peer;
-                    info!(worker = worker.name(), user, pid, "the worker's link is traced, by command");
+                    let Peer { user, pid: client } = peer;
+                    info!(worker = worker.name(), user, client, "the worker's link is traced, by command");
                     Reply::Trace(worker, trace)
                 }
                 None => Reply::Answer(Refused::Traces.into()),
@@ -72,8 +72,8 @@ impl Supervisor {
             return Err(Refused::Absent(role));
         }
         let former_pid = worker.process.as_ref().map(|process| process.pid);
-        let Peer { user, pid } = peer;
-        info!(worker = role.name(), user, pid, "the worker is restarted, by command");
+        let Peer { user, pid: client } = peer;
+        info!(worker = role.name(), user, client, "the worker is restarted, by command");
         let bound = if role == Role::Relayd { RELAYD_RESTART_BOUND } else { STOP_BOUND };
         self.judge(role, supervision::Event::Restart(bound));
         if role == Role::Relayd {
@@ -98,9 +98,9 @@ impl Supervisor {
     }
 
     fn change_level(&mut self, role: Role, level: Level, peer: Peer) -> Logged {
-        let Peer { user, pid } = peer;
+        let Peer { user, pid: client } = peer;
         let former = self.level(role);
-        info!(process = role.name(), user, pid, "the log level is {}, by command", level.name());
+        info!(process = role.name(), user, client, "the log level is {}, by command", level.name());
         self.set_level(role, level);
         Logged {
             worker: role.name().to_owned(),
