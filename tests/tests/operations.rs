@@ -15,6 +15,7 @@ use coreflow_ipc::messages::relayd::FromRelayd;
 use coreflow_ipc::messages::standing::{NodePage, RelaydStanding};
 use coreflow_tests::binaries::binaries;
 use coreflow_tests::cloudly::Step;
+use coreflow_tests::control::say;
 use coreflow_tests::free_port::free_port;
 use coreflow_tests::link_tap::{Injection, TappedRelease};
 use coreflow_tests::relay::{Relay, RelaySetup};
@@ -34,6 +35,8 @@ use scene::Scene;
 const ROLES: [&str; 3] = ["relayd", "pulld", "vpnd"];
 const SESSION: &str = "registerCloudlyClientSession";
 const NODE: &str = "registerPalletRuntimeSession";
+/// Nodes of a roster: enough that asking all of them to register again takes seconds.
+const NODES: u64 = 48;
 
 /// The setup with a hub, so that vpnd runs.
 fn with_hub(setup: RelaySetup) -> RelaySetup {
@@ -156,40 +159,54 @@ async fn a_log_level_is_of_one_process_and_lasts() {
 }
 
 /// XTR-20, XTR-21, OPS-02: the roster has each node's id and how it stands, and nothing else: registered, carried while
-/// there is no session, awaiting registration after one came back. It is read over the control socket.
+/// there is no session, awaiting registration while one came back and the node was not asked yet. It is read over the
+/// control socket.
 #[tokio::test]
 async fn the_roster_is_read_over_the_control_socket() {
-    let scene = Scene::open(|_| {}).await;
+    let ids: Vec<String> = (10..10 + NODES).map(|number| format!("node-{number}")).collect();
+    let scene = Scene::open(|cloudly| {
+        let enrolled = ids.iter().map(|id| (id.clone(), format!("pallet-bearer-of-{id}")));
+        cloudly.change(|settings| settings.nodes.extend(enrolled));
+    })
+    .await;
     let said = scene.relay.ctl(&["nodes"]).await;
     assert_eq!((said.code, said.stdout.as_str()), (Some(0), "no node is connected\n"));
-    let _nodes = [scene.node("node-2").await, scene.node("node-1").await];
-    let states = async |state: &str| {
-        let expected = json!([{"id": "node-1", "state": state}, {"id": "node-2", "state": state}]);
-        let mut seen = Value::Null;
-        for _ in 0..500 {
-            let (code, nodes) = scene.relay.ctl_json(&["nodes"]).await;
-            assert_eq!(code, Some(0));
-            if nodes == expected {
-                return;
-            }
-            seen = nodes;
-        }
-        panic!("{expected}, and not {seen}")
-    };
-    states("registered").await;
+    let mut nodes = Vec::new();
+    for id in ids.iter().rev() {
+        nodes.push(scene.node(id).await);
+    }
+    let all = |state: &str| Value::from_iter(ids.iter().map(|id| json!({"id": id, "state": state})));
+    assert_eq!(scene.relay.ctl_json(&["nodes"]).await, (Some(0), all("registered")));
     let said = scene.relay.ctl(&["nodes"]).await;
-    assert_eq!(said.stdout, "node-1  registered\nnode-2  registered\n");
+    assert!(said.stdout.starts_with("node-10  registered\nnode-11  registered\n"), "{}", said.stdout);
     scene.cloudly.always(SESSION, Step::Never);
     scene.cloudly.drop_connections();
-    states("carried").await;
+    scene.relay.wait_line("the Cloudly session is lost").await.unwrap();
+    assert_eq!(scene.relay.ctl_json(&["nodes"]).await, (Some(0), all("carried")));
+
+    // They are asked one after the other to register again, so that most of them wait for that.
     scene.cloudly.always(NODE, Step::Never);
     scene.cloudly.ordinary(SESSION);
     scene.cloudly.drop_connections();
-    states("awaitingRegistration").await;
-    let standing = |status: &Value| status["relayd"]["nodes"]["awaiting"] == json!(2);
-    let status = scene.relay.wait_status_json("two nodes that await registration", standing).await.unwrap();
-    assert_eq!(status["relayd"]["nodes"]["carried"], json!(2));
-    scene.cloudly.ordinary(NODE);
+    let awaiting = |status: &Value| status["relayd"]["nodes"]["awaiting"].as_u64() > Some(NODES / 2);
+    scene.relay.wait_status_json("nodes that await registration", awaiting).await.unwrap();
+    let page = say(scene.relay.control_socket(), b"{\"command\":\"nodes\"}\n").await.unwrap();
+    let page: Value = serde_json::from_str(&page).unwrap();
+    let page = &page["nodes"];
+    let listed = page["nodes"].as_array().unwrap();
+    assert!(!listed.is_empty() && page["more"] == json!(false), "{page}");
+    for node in listed {
+        assert_eq!(
+            (&node["state"], node.as_object().unwrap().len()),
+            (&json!("awaitingRegistration"), 2),
+            "{page}"
+        );
+    }
+    // A page goes on behind the id that is named.
+    let last = listed.last().unwrap()["id"].as_str().unwrap();
+    let request = format!("{{\"command\":\"nodes\",\"after\":\"{last}\"}}\n");
+    let page = say(scene.relay.control_socket(), request.as_bytes()).await.unwrap();
+    assert_eq!(page, "{\"nodes\":{\"nodes\":[],\"more\":false}}\n");
 }
 
 /// A running `coreflowctl` whose lines are read as they come; it ends with this value.
