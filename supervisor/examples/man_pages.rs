@@ -21,7 +21,7 @@ fn main() -> io::Result<()> {
 }
 
 /// The pages by the names of their files.
-pub fn pages() -> io::Result<BTreeMap<String, Vec<u8>>> {
+pub(crate) fn pages() -> io::Result<BTreeMap<String, Vec<u8>>> {
     let mut pages = BTreeMap::new();
     for mut command in [coreflow(), coreflowctl::command()] {
         command.build();

@@ -137,6 +137,7 @@ async fn a_log_level_is_of_one_process_and_lasts() {
     scene.node("node-1").await.stop();
     poll(BOUND, "a debug line of relayd", || (debugs("relayd") > 0).then_some(())).await.unwrap();
     assert_eq!((debugs("supervisor"), debugs("pulld")), (0, 0));
+    scene.wait_lines("node node-1 is gone", 1).await;
     assert_eq!(scene.relay.ctl(&["restart", "relayd"]).await.code, Some(0));
     let expected = [("supervisor", "info"), ("relayd", "debug"), ("pulld", "info"), ("vpnd", "info")];
     assert_eq!(levels().await, expected.map(|(role, level)| (json!(role), json!(level))));
