@@ -5,6 +5,8 @@
 //! made from a message by a match that names each message and each of its members ([`Traceable`]), so that a new
 //! one does not compile before somebody has weighed it. While nobody looks nothing is made.
 
+use std::sync::{Arc, Mutex, MutexGuard};
+
 use coreflow_ipc::{hello::Role, now::Clock};
 use serde::Serialize;
 use tokio::sync::broadcast;
@@ -44,27 +46,28 @@ pub struct Traced {
     pub descriptors: usize,
 }
 
-/// The traces of one worker's link, through all processes that fill its role.
+/// The traces of one worker's link, through all processes that fill its role. Clones are one tap.
 #[derive(Debug, Clone)]
 pub struct Tap {
     clock: Clock,
-    watchers: broadcast::Sender<Traced>,
+    /// There while somebody looks: what is kept for readers takes room.
+    watchers: Arc<Mutex<Option<broadcast::Sender<Traced>>>>,
 }
 
 impl Tap {
     /// A tap that nobody looks at.
     pub fn new(clock: Clock) -> Self {
-        Self { clock, watchers: broadcast::Sender::new(TRACE_KEPT) }
+        Self { clock, watchers: Arc::default() }
     }
 
     /// Everything that passes from here on; who reads too slowly loses the oldest, and is told how many.
     pub fn watch(&self) -> broadcast::Receiver<Traced> {
-        self.watchers.subscribe()
+        self.lock().get_or_insert_with(|| broadcast::Sender::new(TRACE_KEPT)).subscribe()
     }
 
     /// How many look.
     pub fn watchers(&self) -> usize {
-        self.watchers.receiver_count()
+        self.lock().as_ref().map_or(0, broadcast::Sender::receiver_count)
     }
 
     /// A message of the process `pid` passed.
@@ -76,13 +79,18 @@ impl Tap {
         bytes: usize,
         descriptors: usize,
     ) {
-        if self.watchers() == 0 {
-            return;
-        }
+        let mut watchers = self.lock();
+        let Some(sender) = watchers.as_ref() else { return };
         let at = self.clock.now().wall;
         let traced = Traced { at, pid, direction, shown: message.shown(), bytes, descriptors };
-        // The last one may have just gone.
-        let _ = self.watchers.send(traced);
+        if sender.send(traced).is_err() {
+            // The last one is gone.
+            *watchers = None;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<broadcast::Sender<Traced>>> {
+        self.watchers.lock().expect("no holder of the watchers panics")
     }
 }
 
@@ -155,7 +163,10 @@ mod tests {
         assert_eq!(watchers[0].try_recv(), Err(TryRecvError::Lagged(5)));
         assert_eq!(watchers[0].try_recv().unwrap().shown.kind, "LogLevel");
         assert_eq!(watchers[1].try_recv(), Err(TryRecvError::Empty), "another worker's link");
-        watchers.pop();
+        watchers.clear();
         assert!(taps.watch(Role::Vpnd).is_some());
+        // Nothing is kept for nobody.
+        taps.of(Role::Relayd).passed(9, Direction::ToWorker, &message, 6, 0);
+        assert!(taps.of(Role::Relayd).lock().is_none());
     }
 }
