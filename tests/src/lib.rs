@@ -22,6 +22,7 @@
 //! - [`pull_stand`]: the relay as the target of a pull bench.
 //! - [`tunnel`]: a node's end of the managed VPN, [`ipv4`]: what goes through it, [`vpn_bed`]: a relay with a hub.
 //! - [`soak`]: a run of faults of every party, drawn from a seed.
+//! - [`systemd_peers`]: whom the relay meets under a real systemd, led by the script in `tests/systemd`.
 //! - [`pull_clients`]: real container clients pulling from a real registry, for `cargo pull-clients`.
 
 pub mod authority;
@@ -58,6 +59,7 @@ pub mod silent;
 pub mod soak;
 pub mod sockets;
 pub mod stranger;
+pub mod systemd_peers;
 pub mod tunnel;
 mod unverified;
 pub mod vpn_bed;
