@@ -39,7 +39,8 @@ fn directives() -> (BTreeMap<String, Vec<String>>, Vec<String>) {
 }
 
 /// START-25, CFG-47, CFG-48: the unit bounds the stop, passes the bearer as a credential of its exact
-/// name and never through the environment.
+/// name and never through the environment. REL-27, REL-31, REL-33, REL-34, REL-35, REL-37: what else it is to have;
+/// `tests/systemd` has a systemd run it.
 #[test]
 fn the_unit_is_what_the_requirements_fix() {
     let (unit, _) = directives();
@@ -113,6 +114,7 @@ fn links_between_documents_lead_somewhere() {
         "docs/vpn-protocol.md",
         "systemd/README.md",
         "tests/peers/README.md",
+        "tests/systemd/README.md",
     ];
     let mut links = 0;
     for document in documents {

@@ -32,6 +32,17 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the workspace").to_owned()
 }
 
+/// Whether a file is source: Rust, the peers' JavaScript, or a part of the checks under systemd, which are scripts
+/// with and without an extension.
+fn is_source(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    match extension {
+        Some("rs" | "mjs") => true,
+        Some("sh") | None => path.starts_with(root().join("tests/systemd")),
+        Some(_) => false,
+    }
+}
+
 /// The files below `directory` that a developer wrote.
 fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).expect("a folder of the workspace can be read").flatten() {
@@ -40,7 +51,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
             if !["target", "node_modules", ".git"].iter().any(|left_out| name == *left_out) {
                 sources(&path, found);
             }
-        } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "mjs") {
+        } else if is_source(&path) {
             found.push(path);
         }
     }

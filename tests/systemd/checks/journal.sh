@@ -35,7 +35,8 @@ no_secret_is_in_the_journal_or_in_what_systemd_shows() {
     (($(wc -l <"$WORK/secrets") > 6))
     never grep -q '^.\{0,15\}$' "$WORK/secrets"
     # What is there is found.
-    logger "a control: $(tail -n 1 "$WORK/secrets")"
+    # By standard input, since the journal also keeps command lines.
+    printf 'a control: %s\n' "$(tail -n 1 "$WORK/secrets")" | logger
     journalctl --sync
     says 'a control: ' "$(journalctl --output=json --all --no-pager | holding_a_secret)"
     journalctl --output=json --all --no-pager | grep -v '"a control: ' >"$WORK/journal.json"
