@@ -17,7 +17,7 @@ pub enum Command {
     Cut,
     /// Has Cloudly stop listening, and drops its connections.
     Away,
-    /// Has Cloudly listen again.
+    /// Has Cloudly listen again, if it does not.
     Back,
     /// Tells how many exchanges of a bearer were asked for.
     Exchanges,

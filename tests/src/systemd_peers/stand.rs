@@ -33,6 +33,7 @@ pub(super) struct Stand {
     setup: Setup,
     node: PalletNode,
     network: VpnNetwork,
+    is_away: bool,
     /// Every bearer that there was, and the lines of the listener's key.
     secrets: Vec<String>,
 }
@@ -61,7 +62,15 @@ impl Stand {
             NODE,
         );
         let network = VpnNetwork::of([(NODE, NodeKey::default().public().as_str())]);
-        Self { authority, cloudly, node: PalletNode::start(setup.clone()), setup, network, secrets }
+        Self {
+            authority,
+            cloudly,
+            node: PalletNode::start(setup.clone()),
+            setup,
+            network,
+            is_away: false,
+            secrets,
+        }
     }
 
     /// Writes what the relay has to trust, and what it has to be given.
@@ -86,9 +95,12 @@ impl Stand {
             }
             Command::Away => {
                 self.cloudly.go_away().await;
+                self.is_away = true;
                 Ok(String::new())
             }
+            Command::Back if !self.is_away => Ok(String::new()),
             Command::Back => {
+                self.is_away = false;
                 self.cloudly.come_back().await.map(|()| String::new()).map_err(|late| late.to_string())
             }
             Command::Exchanges => Ok(self.cloudly.exchanges().to_string()),

@@ -29,7 +29,7 @@ same() {
 # says PART TEXT
 says() {
     [[ $2 == *"$1"* ]] || {
-        printf 'not said: %s\nin: %s\n' "$1" "$2"
+        printf 'not said: %s\nin: %s\n' "$1" "$(tail -n 40 <<<"$2" | cut -c 1-1000)"
         return 1
     }
 }
