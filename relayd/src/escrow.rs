@@ -178,7 +178,7 @@ impl Escrow {
                 self.acknowledges(node, projection, carried, &mut actions);
             }
             Event::Gone { node } => self.gone(&node, now, &mut actions),
-            Event::SessionUp => self.session_up(),
+            Event::SessionUp => self.session_up(now),
             Event::SessionDown => {
                 (self.session, self.clocks) = (false, Some(now));
                 self.release_all(now, carried, &mut actions);
@@ -245,11 +245,11 @@ impl Escrow {
     }
 
     /// Cloudly signs and delivers again: nothing more is offered (ESC-38).
-    fn session_up(&mut self) {
+    fn session_up(&mut self, now: Now) {
         self.session = true;
         self.offers.end_where(|_| true);
         self.agenda.clear();
-        self.runs.values_mut().for_each(Held::pause);
+        self.runs.values_mut().for_each(|held| held.pause(now.wall));
     }
 
     /// Ends custody of everything; the holds on their way here are refused (ESC-50, ESC-58, ESC-59). What nodes

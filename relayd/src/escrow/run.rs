@@ -16,9 +16,9 @@ use crate::{
 /// What became of a renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// No offer of it was refused or failed, and none acknowledged.
+    /// No offer of it was refused or failed in this outage, and none acknowledged.
     Open,
-    /// An offer was refused or failed; from when on the next is made.
+    /// An offer was refused or failed in this outage; from when on the next is made.
     Repeats { from: Duration },
     /// It, or a later one, was acknowledged, or its repeats have ended.
     Done,
@@ -124,12 +124,14 @@ impl Held {
         from
     }
 
-    /// The session is back: what is due when it is lost again is offered in that moment (ESC-29, ESC-38).
-    pub(super) fn pause(&mut self) {
+    /// The session is back: what is due when it is lost again is offered in that moment, also where it was refused
+    /// before; repeats that have ended by now stay ended (ESC-29, ESC-37, ESC-38).
+    pub(super) fn pause(&mut self, wall: u64) {
         self.in_flight = None;
-        for state in &mut self.states {
-            match state {
-                State::Repeats { from } => *from = Duration::ZERO,
+        for index in 0..self.states.len() {
+            match self.states[index] {
+                State::Repeats { .. } if wall < self.repeats_end(index) => self.states[index] = State::Open,
+                State::Repeats { .. } => self.states[index] = State::Done,
                 State::Open | State::Done => {}
             }
         }

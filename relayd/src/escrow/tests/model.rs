@@ -61,8 +61,8 @@ struct Signed {
     from: u64,
     until: u64,
     text: String,
-    /// When an offer of it failed last, and in which outage.
-    failed: Option<(u64, u64)>,
+    /// When an offer of it failed last in this outage.
+    failed: Option<u64>,
     done: bool,
 }
 
@@ -70,6 +70,12 @@ struct Run {
     session: Session,
     projection: Shown,
     renewals: Vec<Signed>,
+}
+
+impl Run {
+    fn repeats_end(&self, index: usize) -> u64 {
+        if index == 0 { self.renewals[0].until } else { self.renewals[index - 1].until }
+    }
 }
 
 struct Open {
@@ -96,9 +102,19 @@ impl Node {
     }
 
     /// The answer to its open offer will be of no account.
-    fn fail_open(&mut self, at: u64, outage: u64) {
+    fn fail_open(&mut self, at: u64) {
         if let (Some(open), Some(run)) = (self.open.take(), &mut self.run) {
-            run.renewals[open.index].failed = Some((at, outage));
+            run.renewals[open.index].failed = Some(at);
+        }
+    }
+
+    /// The session is back: only repeats that ended by the window before stay ended.
+    fn end_outage(&mut self, wall: u64) {
+        self.open = None;
+        let Some(run) = &mut self.run else { return };
+        let ends: Vec<u64> = (0..run.renewals.len()).map(|index| run.repeats_end(index)).collect();
+        for (renewal, end) in run.renewals.iter_mut().zip(ends) {
+            renewal.done |= renewal.failed.take().is_some() && end <= wall;
         }
     }
 }
@@ -129,7 +145,6 @@ struct Model {
     waiting: Vec<Waiting>,
     session: bool,
     custody: Custody,
-    outage: u64,
     next: u64,
     sweep: u64,
 }
@@ -149,7 +164,6 @@ impl Model {
             waiting: Vec::new(),
             session: true,
             custody: Custody::Open,
-            outage: 0,
             next: 0,
             sweep: 0,
         };
@@ -168,7 +182,7 @@ impl Model {
 
     /// What is due to the node at this moment, if anything, is on its way from here on.
     fn look(&mut self, index: usize, expected: &mut Expected) {
-        let (wall, mono, outage) = (self.script.now.wall, self.mono(), self.outage);
+        let (wall, mono) = (self.script.now.wall, self.mono());
         let node = &mut self.nodes[index];
         let Some(run) = node.run.as_mut().filter(|_| !self.session) else { return };
         if run.renewals.iter().all(|renewal| renewal.until <= wall) {
@@ -183,12 +197,11 @@ impl Model {
         if run.renewals[due].done || node.open.as_ref().is_some_and(|open| open.index == due) {
             return;
         }
-        if let Some((at, when)) = run.renewals[due].failed {
-            if when == outage && mono < at + REPEAT {
+        if let Some(at) = run.renewals[due].failed {
+            if mono < at + REPEAT {
                 return;
             }
-            let end = if due == 0 { run.renewals[0].until } else { run.renewals[due - 1].until };
-            if end <= wall {
+            if run.repeats_end(due) <= wall {
                 run.renewals[due].done = true;
                 return;
             }
@@ -300,7 +313,7 @@ impl Model {
         for index in 0..3 {
             let node = &mut self.nodes[index];
             if node.open.as_ref().is_some_and(|open| open.at + BUDGET <= mono) {
-                node.fail_open(mono, self.outage);
+                node.fail_open(mono);
             }
             self.look(index, &mut expected);
         }

@@ -265,6 +265,25 @@ fn a_renewal_whose_repeats_are_over_is_still_offered_first() {
     assert_eq!(script.on(Event::SessionDown), [], "nor in the next outage");
 }
 
+/// ESC-29, ESC-35, ESC-37: a session that came and went in between takes no renewal from a node that refused it
+/// once: it is offered in the moment of the next loss, as one that was never offered, and once where its repeats are over.
+#[test]
+fn what_was_refused_before_the_session_came_back_is_offered_at_the_next_loss() {
+    for (refused, lost_again) in
+        [(11 * MIN, 11 * MIN + 1_000), (11 * MIN, 16 * MIN), (16 * MIN, 16 * MIN + 1_000)]
+    {
+        let mut script = holding(5, refused);
+        let offered = offer(&script.on(Event::SessionDown));
+        assert_eq!(offered.sequence(), 1);
+        script.refuses(&offered);
+        script.on(Event::SessionUp);
+        assert_eq!(script.pass(Duration::from_millis(lost_again - refused)), []);
+        let again = offers(&script.on(Event::SessionDown));
+        let repeats_had_ended = refused > 15 * MIN;
+        assert_eq!(again, if repeats_had_ended { vec![] } else { vec![(1, 1)] }, "{refused} {lost_again}");
+    }
+}
+
 /// ESC-25, ESC-38: the return of the session clears the timer and ends every offer.
 #[test]
 fn the_return_of_the_session_ends_all_offers() {

@@ -11,8 +11,8 @@ impl Model {
             4..=8 => self.hold(dice),
             9 => {
                 self.session = true;
-                self.outage += 1;
-                self.nodes.iter_mut().for_each(|node| node.open = None);
+                let wall = self.script.now.wall;
+                self.nodes.iter_mut().for_each(|node| node.end_outage(wall));
                 self.on(Event::SessionUp, Expected::default());
             }
             10..=12 => {
@@ -74,13 +74,13 @@ impl Model {
     }
 
     fn leave(&mut self, index: usize) {
-        let (mono, outage) = (self.mono(), self.outage);
+        let mono = self.mono();
         let node = &mut self.nodes[index];
         if node.carried.take().is_none() {
             return;
         }
         node.has = None;
-        node.fail_open(mono, outage);
+        node.fail_open(mono);
         self.script.roster.0.remove(&id(NAMES[index]));
         self.on(Event::Gone { node: id(NAMES[index]) }, Expected::default());
     }
@@ -203,7 +203,7 @@ impl Model {
     }
 
     fn answer(&mut self, dice: &mut Dice) {
-        let (mono, outage) = (self.mono(), self.outage);
+        let mono = self.mono();
         let node = &mut self.nodes[dice.node()];
         let Some(open) = node.open.as_ref().filter(|open| node.carried == Some(open.offered.to)) else {
             return;
@@ -220,11 +220,11 @@ impl Model {
                 (offered.to, body(acknowledged))
             }
             3 => {
-                node.fail_open(mono, outage);
+                node.fail_open(mono);
                 (offered.to, plain_refusal("no"))
             }
             4 => {
-                node.fail_open(mono, outage);
+                node.fail_open(mono);
                 (offered.to, body(acknowledged.replace(r#""sequence":"#, r#""sequence":1"#)))
             }
             _ => (offered.to + 1000, body(acknowledged)),
