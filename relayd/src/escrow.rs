@@ -70,12 +70,12 @@ pub enum Event {
         /// The node.
         node: Id,
     },
-    /// The node acknowledged a projection, read with
+    /// A node acknowledged a projection, read with
     /// [`crate::contract::renewal::binders::bind_projection_acknowledgement`] (FWD-33).
     Acknowledged {
-        /// The node.
-        node: Id,
-        /// What it has.
+        /// The session that it was pushed in.
+        session: Binding,
+        /// What the node has in it.
         projection: Projection,
     },
     /// The socket of a carried node ended.
@@ -174,8 +174,8 @@ impl Escrow {
             }
             Event::NodeAnswered { socket, answer } => self.answered(socket, answer, now, &mut actions),
             Event::Registered { node } => self.registered(&node, now, carried, &mut actions),
-            Event::Acknowledged { node, projection } => {
-                self.acknowledges(node, projection, carried, &mut actions);
+            Event::Acknowledged { session, projection } => {
+                self.acknowledges(session, projection, carried, &mut actions);
             }
             Event::Gone { node } => self.gone(&node, now, &mut actions),
             Event::SessionUp => self.session_up(now),
@@ -212,21 +212,24 @@ impl Escrow {
     }
 
     /// A node admits projections only forward, and never a renewal of one that it replaced (ESC-48,
-    /// ESC-49, FWD-33).
+    /// ESC-49, FWD-33). What it says late of a former session is nothing to the one that it is carried in.
     fn acknowledges(
         &mut self,
-        node: Id,
+        session: Binding,
         projection: Projection,
         carried: &impl Carried,
         actions: &mut Vec<Action>,
     ) {
+        let node = session.node_id.clone();
+        if carried.carried(&node).is_none_or(|(binding, _)| *binding != session) {
+            return;
+        }
         if self.runs.get(&node).is_some_and(|held| !precedence::renews(&held.run.projection, &projection)) {
             self.drop_run(&node, Dropped::ProjectionReplaced, actions);
         }
-        let Some((binding, _)) = carried.carried(&node) else { return };
-        let known = self.known(&node, binding);
+        let known = self.known(&node, &session);
         if !known.is_some_and(|known| precedence::is_earlier(&projection, known)) {
-            self.acknowledged.insert(node, (binding.clone(), projection));
+            self.acknowledged.insert(node, (session, projection));
         }
     }
 

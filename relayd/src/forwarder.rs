@@ -105,9 +105,9 @@ pub enum Action {
     Superseded(Socket),
     /// A node acknowledged a projection that it was pushed (FWD-32).
     Acknowledged {
-        /// The node.
-        node: Id,
-        /// What it has from now on.
+        /// The session that it was pushed in.
+        session: Binding,
+        /// What the node has in it from now on.
         projection: Projection,
     },
     /// What the log says; a method and a node, never a body (FWD-30).

@@ -65,8 +65,8 @@ impl Core {
                 forwarder::Action::Superseded(socket) => {
                     self.superseded.add(socket, turn.now.mono);
                 }
-                forwarder::Action::Acknowledged { node, projection } => {
-                    self.escrow(escrow::Event::Acknowledged { node, projection }, turn);
+                forwarder::Action::Acknowledged { session, projection } => {
+                    self.escrow(escrow::Event::Acknowledged { session, projection }, turn);
                 }
                 forwarder::Action::Note(note) => {
                     match &note {

@@ -182,6 +182,11 @@ impl Script {
         assert_eq!(self.holds(&body), Ok(format!(r#"{{"held":{count}}}"#)));
     }
 
+    /// The node acknowledges a projection that it was pushed in this session.
+    fn has(&mut self, session: Binding, projection: &str) -> Vec<Seen> {
+        self.on(Event::Acknowledged { session, projection: read_projection(projection) })
+    }
+
     fn answers(&mut self, socket: Socket, offered: &Offered, outcome: Outcome) -> Vec<Seen> {
         let (correlation, instance) = (offered.id.clone(), offered.instance.clone());
         let answer = Answer { correlation, instance, outcome, retry_after_ms: None };

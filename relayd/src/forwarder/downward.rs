@@ -52,9 +52,9 @@ impl Forwarder {
         let Some((ended, outcome)) = answered else { return };
         if ended.method == PROJECTION
             && let Outcome::Response(answer) = &outcome
-            && let Some(projection) = bind_projection_acknowledgement(&ended.body, answer)
+            && let Some((session, projection)) = bind_projection_acknowledgement(&ended.body, answer)
         {
-            actions.push(Action::Acknowledged { node: ended.purpose.node.clone(), projection });
+            actions.push(Action::Acknowledged { session, projection });
         }
         actions.push(answer_cloudly(&ended, &outcome));
     }

@@ -44,7 +44,7 @@ enum Seen {
     Cloudly(Connection, String, Told),
     OfferRefused(String),
     OfferServed,
-    Acknowledged(Id, String, u64),
+    Acknowledged(Binding, String, u64),
     Superseded(Socket),
     Note(Note),
 }
@@ -85,8 +85,8 @@ fn seen(action: Action) -> Seen {
         Action::OfferRefused(disagreement) => Seen::OfferRefused(disagreement.line()),
         Action::OfferServed => Seen::OfferServed,
         Action::Superseded(socket) => Seen::Superseded(socket),
-        Action::Acknowledged { node, projection } => {
-            Seen::Acknowledged(node, projection.id.to_string(), projection.generation.get())
+        Action::Acknowledged { session, projection } => {
+            Seen::Acknowledged(session, projection.id.to_string(), projection.generation.get())
         }
         Action::Note(note) => Seen::Note(note),
     }

@@ -55,10 +55,10 @@ pub fn binds_apply_renewal_response(
     })
 }
 
-/// `bindApplyRuntimeNetworkAuthorityResponse`: the projection that a node acknowledged, read out of the
-/// answer to `applyRuntimeNetworkProjection` only where it is the request's own and the answer states no
-/// other session (FWD-32). Nothing else of either body is read (FWD-31).
-pub fn bind_projection_acknowledgement(request: &Body, answer: &Body) -> Option<Projection> {
+/// `bindApplyRuntimeNetworkAuthorityResponse`: the projection that a node acknowledged and the session of the
+/// request, read out of the answer to `applyRuntimeNetworkProjection` only where the projection is the request's
+/// own and the answer states no other session (FWD-32). Nothing else of either body is read (FWD-31).
+pub fn bind_projection_acknowledgement(request: &Body, answer: &Body) -> Option<(Binding, Projection)> {
     #[derive(Deserialize)]
     struct Pushed {
         #[serde(deserialize_with = "object")]
@@ -87,7 +87,7 @@ pub fn bind_projection_acknowledgement(request: &Body, answer: &Body) -> Option<
         None => session.clone(),
     };
     let pushed = Projection { id, generation, digest };
-    (stated == session && acknowledged.projection == pushed).then_some(pushed)
+    (stated == session && acknowledged.projection == pushed).then_some((session, pushed))
 }
 
 #[cfg(test)]
@@ -102,7 +102,8 @@ mod tests {
 
     fn acknowledged(request: &str, answer: &str) -> Option<u64> {
         let body = |text: &str| Body::from_json(text.to_owned());
-        bind_projection_acknowledgement(&body(request), &body(answer)).map(|bound| bound.generation.get())
+        bind_projection_acknowledgement(&body(request), &body(answer))
+            .map(|(_, bound)| bound.generation.get())
     }
 
     /// FWD-31, FWD-32: the reference is read out of an answer that is bound to its request, and out of

@@ -209,6 +209,28 @@ fn an_acknowledged_projection_retires_the_run_that_it_replaces() {
     }
 }
 
+/// FWD-33, ESC-48: a superseded socket that acknowledges the former session's projection late drops nothing of what is
+/// held for the node's session of now.
+#[test]
+fn a_late_acknowledgement_of_a_former_session_drops_no_run() {
+    let mut script = Script::registered();
+    script.now.wall += 20 * MIN;
+    script.now.mono += Duration::from_millis(20 * MIN);
+    script.on(Event::Tick);
+    script.carry(2, "n");
+    let former = of("n").replace("s-n", "r-n");
+    let sent = script.node(2, asked("r", NODE_REGISTERS, &node_registration()));
+    script.answer(&sent, ok(&former));
+    let session = former.trim_end_matches('}').to_owned() + "}";
+    let body = format!("{session},\"projection\":{}}}", projection(7));
+    let push = script.cloudly(asked("p", PROJECTION, &body));
+    script.carry(1, "n");
+    assert_eq!(script.hold(1), [Did::Told(1, "h".into(), Told::Response(r#"{"held":1}"#.into()))]);
+    let told = script.node(2, answer_to(&request(&push), ok(&body)));
+    assert_eq!(told, [Did::Told(1, "p".into(), Told::Response(body))], "it is carried all the same");
+    assert_eq!((script.core.escrow.held(), script.lose()), (1, 1));
+}
+
 /// PROT-19: a refused protocol on either carrier of the session leaves what is held, and an outage offers it.
 #[test]
 fn a_protocol_refusal_keeps_what_is_held() {

@@ -67,8 +67,7 @@ fn an_acknowledged_projection_retires_what_it_replaces() {
         (projection("q", 2), false),
     ] {
         let mut script = holding();
-        let event = Event::Acknowledged { node: id("n"), projection: read_projection(&acknowledged) };
-        let led = script.on(event);
+        let led = script.has(binding("n", "s"), &acknowledged);
         if keeps {
             assert_eq!(led, [], "{acknowledged}");
             assert_still_held(&mut script);
@@ -97,8 +96,26 @@ fn a_run_that_is_dropped_in_an_outage_leaves_no_timer() {
 fn an_acknowledgement_concerns_its_node_alone() {
     let mut script = holding();
     script.carry(2, "m");
-    let projection = read_projection(&projection("p", 9));
-    assert_eq!(script.on(Event::Acknowledged { node: id("m"), projection }), []);
+    assert_eq!(script.has(binding("m", "s"), &projection("p", 9)), []);
+    assert_still_held(&mut script);
+}
+
+/// FWD-33, ESC-48: what a node acknowledges late in a session that it has no more drops no run of the one that it
+/// has, and refuses none; nor does what it acknowledged before it was gone.
+#[test]
+fn an_acknowledgement_of_another_session_concerns_nothing_of_this_one() {
+    let cluster = Binding { cluster_id: id("d"), ..binding("n", "s") };
+    for former in [binding("n", "r"), cluster] {
+        let mut script = holding();
+        assert_eq!(script.has(former, &projection("q", 9)), []);
+        script.holds_grid("n", 0, 5);
+        assert_still_held(&mut script);
+    }
+    let mut script = holding();
+    script.roster.0.clear();
+    script.on(Event::Gone { node: id("n") });
+    assert_eq!(script.has(binding("n", "s"), &projection("q", 9)), []);
+    script.carry(1, "n");
     assert_still_held(&mut script);
 }
 

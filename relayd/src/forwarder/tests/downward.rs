@@ -44,7 +44,8 @@ fn an_acknowledged_projection_is_stated_only_where_it_is_the_pushed_one() {
     script.carry(1, "n");
     let bound = format!(r#"{{"session":{session},"projection":{}}}"#, stated(4));
     let sent = one(script.push(1, "p", PROJECTION, &pushed));
-    let acknowledged = Seen::Acknowledged(id("n"), "p".into(), 4);
+    let of: Binding = serde_json::from_str(&session).unwrap();
+    let acknowledged = Seen::Acknowledged(of, "p".into(), 4);
     let seen = script.node(1, &sent, &ok(&bound));
     assert_eq!(seen, [acknowledged, Seen::Cloudly(1, "p".into(), ok(&bound))]);
     let foreign = format!(r#"{{"session":{session},"projection":{}}}"#, stated(5));

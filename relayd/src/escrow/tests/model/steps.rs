@@ -93,18 +93,27 @@ impl Model {
     fn acknowledge_projection(&mut self, dice: &mut Dice) {
         let (index, shown) = (dice.node(), Self::shown(dice));
         let node = &mut self.nodes[index];
-        let replaces = |held: Shown| held != shown && !(held.0 == shown.0 && shown.1 < held.1);
-        if node.run.as_ref().is_some_and(|run| replaces(run.projection)) {
-            (node.run, node.open) = (None, None);
-        }
-        if let Some(session) = node.session() {
+        let (session, cluster, generation) = node.latest;
+        // Of the session that the node has, or of another that it had or never had.
+        let of = match dice.roll(12) {
+            0 => (session + 1, cluster, generation),
+            1 => (session, 1 - cluster, generation),
+            2 => (session, cluster, generation + 1),
+            _ => node.latest,
+        };
+        if let Some(session) = node.session().filter(|session| *session == of) {
+            let replaces = |held: Shown| held != shown && !(held.0 == shown.0 && shown.1 < held.1);
+            if node.run.as_ref().is_some_and(|run| replaces(run.projection)) {
+                (node.run, node.open) = (None, None);
+            }
             let known = node.has.filter(|(known, _)| *known == session);
             if known.is_none_or(|(_, has)| has.0 != shown.0 || has.1 <= shown.1) {
                 node.has = Some((session, shown));
             }
         }
         let projection = read_projection(&projection_text(shown));
-        self.on(Event::Acknowledged { node: id(NAMES[index]), projection }, Expected::default());
+        let session: Binding = serde_json::from_str(&session_text(index, of)).unwrap();
+        self.on(Event::Acknowledged { session, projection }, Expected::default());
     }
 
     fn hold(&mut self, dice: &mut Dice) {
