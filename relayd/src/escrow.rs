@@ -28,6 +28,7 @@ mod agenda;
 mod custody;
 mod dropping;
 mod holds;
+mod known;
 mod notes;
 mod precedence;
 mod release;
@@ -38,6 +39,7 @@ use agenda::Agenda;
 use custody::Custody;
 pub use dropping::RegistrationRefusal;
 use holds::Arrived;
+use known::Known;
 pub use notes::{Dropped, Failure, Note};
 use release::Offer;
 use run::Held;
@@ -129,7 +131,7 @@ pub struct Escrow {
     session: bool,
     arrived: VecDeque<Arrived>,
     runs: BTreeMap<Id, Held>,
-    acknowledged: BTreeMap<Id, (Binding, Projection)>,
+    known: Known,
     offers: Pending<Offer>,
     agenda: Agenda,
     clocks: Option<Now>,
@@ -227,21 +229,12 @@ impl Escrow {
         if self.runs.get(&node).is_some_and(|held| !precedence::renews(&held.run.projection, &projection)) {
             self.drop_run(&node, Dropped::ProjectionReplaced, actions);
         }
-        let known = self.known(&node, &session);
-        if !known.is_some_and(|known| precedence::is_earlier(&projection, known)) {
-            self.acknowledged.insert(node, (session, projection));
-        }
-    }
-
-    /// The projection that the node is known to have, acknowledged in the session of this binding.
-    fn known(&self, node: &Id, binding: &Binding) -> Option<&Projection> {
-        let (session, projection) = self.acknowledged.get(node)?;
-        (session == binding).then_some(projection)
+        self.known.acknowledges(session, projection);
     }
 
     /// Nobody answers the offer on its way. The run stays: the node may be back with the same binding.
     fn gone(&mut self, node: &Id, now: Now, actions: &mut Vec<Action>) {
-        self.acknowledged.remove(node);
+        self.known.forget(node);
         for ended in self.offers.end_where(|offer| offer.node == *node) {
             self.failed(&ended.purpose, Failure::Gone, now, actions);
         }

@@ -35,13 +35,17 @@ impl Refused {
         }
     }
 
-    pub(super) fn outcome(&self) -> Outcome {
+    /// Where an invalid run is invalid; never what stands there.
+    pub(super) fn path(&self) -> Option<&str> {
         match self {
-            Self::Invalid(path) => plain_refusal(&format!("{ESCROW_RUN_INVALID}: {path}")),
-            Self::Ended(_) | Self::NotCarried | Self::ForeignSession | Self::Stale | Self::Unordered => {
-                plain_refusal(self.name())
-            }
+            Self::Invalid(Invalid(path)) => Some(path),
+            Self::Ended(_) | Self::NotCarried | Self::ForeignSession | Self::Stale | Self::Unordered => None,
         }
+    }
+
+    pub(super) fn outcome(&self) -> Outcome {
+        let name = self.name();
+        self.path().map_or_else(|| plain_refusal(name), |path| plain_refusal(&format!("{name}: {path}")))
     }
 }
 

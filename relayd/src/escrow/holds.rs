@@ -7,7 +7,7 @@ use coreflow_ipc::{
 };
 
 use super::{
-    Action, Carried, Escrow, Note,
+    Action, Carried, Dropped, Escrow, Note,
     custody::{Custody, Refused},
     precedence::{self, Order},
     run::Held,
@@ -28,7 +28,9 @@ pub(super) struct Arrived {
     pub(super) method: String,
     pub(super) ids: Ids,
     pub(super) body: Body,
-    /// The session of the node that it names, as it was when the hold arrived.
+    /// The node that it names, where it names one.
+    pub(super) node: Option<Id>,
+    /// The session of that node, as it was when the hold arrived.
     pub(super) binding: Option<Binding>,
 }
 
@@ -54,14 +56,14 @@ impl Escrow {
         let node = request.body.read::<Addressed>().ok().map(|addressed| addressed.session.node_id);
         let binding =
             node.as_ref().and_then(|node| carried.carried(node)).map(|(binding, _)| binding.clone());
-        let arrived =
-            Arrived { connection, method: request.method, ids: request.ids, body: request.body, binding };
+        let Request { method, ids, body } = request;
+        let arrived = Arrived { connection, method, ids, body, node, binding };
         if self.custody == Custody::Stopped {
             return actions.push(arrived.answer(&plain_refusal(UNKNOWN_METHOD)));
         }
         if arrived.body.len() > ESCROW_HOLD_BYTES {
             let refused = Refused::Invalid(Invalid("renewals".to_owned()));
-            return self.refuse(&arrived, refused, node, actions);
+            return refuse(&arrived, &refused, actions);
         }
         if self.arrived.len() == ESCROW_HOLDS
             && let Some(first) = self.arrived.pop_front()
@@ -79,11 +81,19 @@ impl Escrow {
         carried: &impl Carried,
         actions: &mut Vec<Action>,
     ) {
-        let hold = match self.judge(arrived, now, carried) {
+        let hold = match validate_hold(&arrived.body, now.wall) {
             Ok(hold) => hold,
-            Err((refused, node)) => return self.refuse(arrived, refused, node, actions),
+            Err(path) => return refuse(arrived, &Refused::Invalid(path), actions),
         };
         let node = hold.session.node_id.clone();
+        let second = carried.carried(&node).map(|(binding, _)| binding);
+        if let Err(refused) = self.permit(&hold, arrived, second) {
+            refuse(arrived, &refused, actions);
+            if refused == Refused::NotCarried {
+                self.give_up_of_absent(&hold, actions);
+            }
+            return;
+        }
         let held = hold.run.renewals.len();
         actions.push(arrived.answer(&Outcome::Response(Body::of(&serde_json::json!({ "held": held })))));
         actions.push(Action::Note(Note::Held { node: node.clone(), held }));
@@ -92,7 +102,8 @@ impl Escrow {
 
     fn hold(&mut self, node: Id, hold: Hold, now: Now, carried: &impl Carried, actions: &mut Vec<Action>) {
         self.remove(&node);
-        let Some(held) = Held::new(hold) else { return };
+        let (session, projection) = (hold.session.clone(), hold.run.projection.clone());
+        let Some(held) = Held::new(hold) else { return self.known.gives_up(session, projection) };
         if self.runs.len() >= ESCROWED_RUNS {
             self.runs.retain(|node, _| carried.carried(node).is_some());
         }
@@ -100,31 +111,24 @@ impl Escrow {
         self.release(&node, now, carried, actions);
     }
 
-    fn refuse(&self, arrived: &Arrived, refused: Refused, node: Option<Id>, actions: &mut Vec<Action>) {
-        actions.push(arrived.answer(&refused.outcome()));
-        actions.push(Action::Note(Note::HoldRefused { node, refusal: refused.name() }));
-    }
-
-    /// Validity, custody, carried, session, precedence: the first that fails names the refusal. `Err` also
-    /// states the node, where the hold is valid.
-    fn judge(
-        &self,
-        arrived: &Arrived,
-        now: Now,
-        carried: &impl Carried,
-    ) -> Result<Hold, (Refused, Option<Id>)> {
-        let hold = validate_hold(&arrived.body, now.wall).map_err(|path| (Refused::Invalid(path), None))?;
+    /// Cloudly gives custody up of a run whose node is not here: it is not kept for the node's return.
+    fn give_up_of_absent(&mut self, hold: &Hold, actions: &mut Vec<Action>) {
         let node = &hold.session.node_id;
-        let second = carried.carried(node).map(|(binding, _)| binding);
-        match self.custody.refused().map_or_else(|| self.permit(&hold, arrived, second), Err) {
-            Ok(()) => Ok(hold),
-            Err(refused) => Err((refused, Some(node.clone()))),
+        let given_up = |held: &Held| {
+            held.binding == hold.session && precedence::order(&hold.run, &held.run) == Order::Replaces
+        };
+        if hold.run.renewals.is_empty() && self.runs.get(node).is_some_and(given_up) {
+            self.drop_run(node, Dropped::GivenUp, actions);
         }
     }
 
-    /// `second` is the node's session at the end of the validation; it has to be the one that the hold
-    /// names and the one that stood when it arrived (ESC-12 – ESC-15).
+    /// Custody, carried, session, precedence: the first that fails names the refusal. `second` is the node's session
+    /// at the end of the validation; it has to be the one that the hold names and the one that stood when it
+    /// arrived (ESC-12 – ESC-15).
     fn permit(&self, hold: &Hold, arrived: &Arrived, second: Option<&Binding>) -> Result<(), Refused> {
+        if let Some(refused) = self.custody.refused() {
+            return Err(refused);
+        }
         let (Some(first), Some(second)) = (&arrived.binding, second) else {
             return Err(Refused::NotCarried);
         };
@@ -132,16 +136,26 @@ impl Escrow {
         if !same || !hold.run.renewals.iter().all(|renewal| in_scope(second, renewal)) {
             return Err(Refused::ForeignSession);
         }
-        let node = &hold.session.node_id;
-        let held =
-            self.runs.get(node).map_or(Order::Replaces, |held| precedence::order(&hold.run, &held.run));
-        let known = self
-            .known(node, second)
-            .map_or(Order::Replaces, |known| precedence::order_projections(&hold.run.projection, known));
-        match (held, known) {
-            (Order::Unordered, _) | (_, Order::Unordered) => Err(Refused::Unordered),
-            (Order::Stale, _) | (_, Order::Stale) => Err(Refused::Stale),
-            (Order::Replaces, Order::Replaces) => Ok(()),
+        match self.order(hold) {
+            Order::Unordered => Err(Refused::Unordered),
+            Order::Stale => Err(Refused::Stale),
+            Order::Replaces => Ok(()),
         }
     }
+
+    /// The held run decides first; an empty run has nothing else to be ordered against: it holds nothing (ESC-22).
+    fn order(&self, hold: &Hold) -> Order {
+        let held = self.runs.get(&hold.session.node_id);
+        let order = held.map_or(Order::Replaces, |held| precedence::order(&hold.run, &held.run));
+        if hold.run.renewals.is_empty() {
+            return order;
+        }
+        order.max(self.known.order(&hold.session, &hold.run.projection))
+    }
+}
+
+fn refuse(arrived: &Arrived, refused: &Refused, actions: &mut Vec<Action>) {
+    let (refusal, path) = (refused.name(), refused.path().map(str::to_owned));
+    actions.push(arrived.answer(&refused.outcome()));
+    actions.push(Action::Note(Note::HoldRefused { node: arrived.node.clone(), refusal, path }));
 }

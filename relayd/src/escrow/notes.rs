@@ -20,6 +20,8 @@ pub enum Dropped {
     ProjectionReplaced,
     /// Its last window has ended (ESC-57).
     Ended,
+    /// Cloudly gave custody up while the node was not carried.
+    GivenUp,
 }
 
 /// Why a delivery was not acknowledged.
@@ -70,6 +72,8 @@ pub enum Note {
         node: Option<Id>,
         /// The refusal's name.
         refusal: &'static str,
+        /// Where an invalid run is invalid, by the contract's member names and positions.
+        path: Option<String>,
     },
     /// A node acknowledged a renewal.
     Acknowledged {
@@ -117,9 +121,10 @@ impl Note {
             Self::Held { node, held } => {
                 debug!(method = HOLD, node = node.as_str(), held, "a run of DNS lease renewals is held");
             }
-            Self::HoldRefused { node, refusal } => {
+            Self::HoldRefused { node, refusal, path } => {
                 let node = node.as_ref().map_or("unnamed", Id::as_str);
-                info!(method = HOLD, node, "a hold was refused: {refusal}");
+                let path = path.as_ref().map(|path| format!(": {path}")).unwrap_or_default();
+                info!(method = HOLD, node, "a hold was refused: {refusal}{path}");
             }
             Self::Acknowledged { node, sequence } => {
                 let sequence = sequence.get();
@@ -153,6 +158,7 @@ impl Note {
                     Dropped::OtherSession => "the node registered another session",
                     Dropped::ProjectionReplaced => "the node acknowledged another projection",
                     Dropped::Ended => "its last window has ended",
+                    Dropped::GivenUp => "Cloudly gave it up while the node was away",
                 };
                 debug!(node = node.as_str(), "a run of DNS lease renewals is dropped: {why}");
             }

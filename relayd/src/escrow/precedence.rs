@@ -3,8 +3,8 @@
 
 use crate::contract::renewal::{Projection, Run};
 
-/// How a new run stands to what is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How a new run stands to what is known; of two things that are known the greater decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Order {
     /// It takes the other's place.
     Replaces,

@@ -239,6 +239,99 @@ fn an_empty_run_gives_custody_up() {
     assert_eq!(standing().holds(&body(3, 0, 0)), held(0), "also where nothing is held");
 }
 
+/// ESC-18, ESC-19, ESC-22: an empty run leaves its projection behind: no earlier generation is held afterwards in that
+/// session, and every other one is.
+#[test]
+fn no_earlier_generation_is_held_after_an_empty_run() {
+    let digest = |text: String| text.replace("sha256:0", "sha256:f");
+    let mut script = standing();
+    assert_eq!(script.holds(&body(3, 0, 3)), held(3));
+    assert_eq!(script.holds(&body(4, 0, 0)), held(0));
+    assert_eq!(script.holds(&body(3, 0, 3)), refused("escrow-run-stale"));
+    assert_eq!(script.holds(&digest(body(4, 0, 3))), refused("escrow-run-unordered"));
+    assert_eq!(
+        script.holds(&body(3, 0, 0)),
+        held(0),
+        "there is nothing to give up, and nothing is forgotten"
+    );
+    assert_eq!(script.holds(&body(3, 0, 3)), refused("escrow-run-stale"));
+    assert_eq!(script.escrow.held(), 0);
+    for later in [body(4, 0, 3), body(5, 0, 3)] {
+        assert_eq!(script.holds(&later), held(3));
+    }
+    assert_eq!(script.holds(&body(5, 0, 0)), held(0));
+    let another = body(1, 0, 3).replace(r#""id":"p""#, r#""id":"q""#);
+    assert_eq!(script.holds(&another), held(3), "of another projection nothing was given up");
+    script.registers(1, binding("n", "t"));
+    let other = body(3, 0, 2).replace(r#""sessionId":"s""#, r#""sessionId":"t""#);
+    assert_eq!(script.holds(&other), held(2), "nor in another session");
+}
+
+/// ESC-04, ESC-22: where nothing is held an empty run is accepted whatever the node acknowledged; where a run is held
+/// it is ordered against that.
+#[test]
+fn an_empty_run_with_nothing_to_give_up_is_accepted() {
+    let mut script = standing();
+    assert_eq!(script.has(binding("n", "s"), &projection("p", 4)), []);
+    let another = |count| body(9, 0, count).replace(r#""id":"p""#, r#""id":"q""#);
+    assert_eq!((script.holds(&body(3, 0, 0)), script.holds(&another(0))), (held(0), held(0)));
+    assert_eq!(script.holds(&body(3, 0, 2)), refused("escrow-run-stale"), "what the node has still counts");
+    assert_eq!(script.holds(&another(2)), refused("escrow-run-unordered"));
+    assert_eq!(script.holds(&body(4, 0, 2)), held(2));
+    assert_eq!(script.holds(&body(3, 0, 0)), refused("escrow-run-stale"));
+    assert_eq!(script.holds(&another(0)), refused("escrow-run-unordered"));
+    assert_eq!(script.escrow.held(), 1);
+}
+
+/// ESC-11, ESC-22: an empty run for a node that is not carried is refused, and yet its run is not kept for the node's
+/// return; another session's empty run, an earlier generation's or another projection's changes nothing.
+#[test]
+fn an_empty_run_for_an_absent_node_drops_what_is_held() {
+    let other_session = body(3, 0, 0).replace(r#""sessionId":"s""#, r#""sessionId":"t""#);
+    let another = body(9, 0, 0).replace(r#""id":"p""#, r#""id":"q""#);
+    for (empty, drops) in [
+        (body(3, 0, 0), true),
+        (body(4, 0, 0), true),
+        (body(2, 0, 0), false),
+        (body(4, 0, 3), false),
+        (other_session, false),
+        (another, false),
+    ] {
+        let mut script = standing();
+        assert_eq!(script.holds(&body(3, 0, 5)), held(5));
+        script.roster.0.clear();
+        script.on(Event::Gone { node: id("n") });
+        assert_eq!(script.arrives("h", &empty), []);
+        let (node, refusal) = (Some(id("n")), "escrow-node-not-carried");
+        let mut expected = vec![
+            Seen::Told(1, "h".into(), refused(refusal)),
+            Seen::Note(Note::HoldRefused { node, refusal, path: None }),
+        ];
+        if drops {
+            expected.push(Seen::Note(Note::Dropped { node: id("n"), why: Dropped::GivenUp }));
+        }
+        assert_eq!(script.on(Event::Tick), expected, "{empty}");
+        assert_eq!(script.escrow.held(), usize::from(!drops), "{empty}");
+    }
+}
+
+/// ESC-08, ESC-10: the log says of which node a run was invalid, where the hold names one, and where; a clock that is
+/// behind puts the end of a whole run beyond the horizon.
+#[test]
+fn an_invalid_run_is_logged_with_its_node_and_path() {
+    let mut script = standing();
+    let noted = |seen: Vec<Seen>| notes(seen).remove(0);
+    let refusal = "escrow-run-invalid";
+    let note = |node, path: &str| Note::HoldRefused { node, refusal, path: Some(path.to_owned()) };
+    script.set_wall(0);
+    script.arrives("h", &body(3, 0, 24));
+    assert_eq!(noted(script.on(Event::Tick)), note(Some(id("n")), "renewals[23].expiresAt"));
+    script.arrives("h", "{}");
+    assert_eq!(noted(script.on(Event::Tick)), note(None, "session"));
+    let long = body(3, 0, 1).replace("c2lnbmVk", &"QUJD".repeat(20_000));
+    assert_eq!(noted(script.arrives("h", &long)), note(Some(id("n")), "renewals"));
+}
+
 /// ESC-23, ESC-24: what cannot be ordered is refused rather than guessed, an empty run too.
 #[test]
 fn projections_that_cannot_be_ordered_are_refused() {

@@ -84,11 +84,18 @@ struct Open {
     offered: Offered,
 }
 
+/// What a session of a node has shown beside the run that is held.
+struct Knowledge {
+    session: Session,
+    has: Option<Shown>,
+    given_up: Option<Shown>,
+}
+
 #[derive(Default)]
 struct Node {
     latest: Session,
     carried: Option<Socket>,
-    has: Option<(Session, Shown)>,
+    knows: Option<Knowledge>,
     run: Option<Run>,
     open: Option<Open>,
     /// Offers in all, and as many as there may be.
@@ -99,6 +106,12 @@ struct Node {
 impl Node {
     fn session(&self) -> Option<Session> {
         self.carried.map(|_| self.latest)
+    }
+
+    /// What is known of this session and no other.
+    fn knowledge(&mut self, of: Session) -> &mut Knowledge {
+        self.knows.take_if(|known| known.session != of);
+        self.knows.get_or_insert(Knowledge { session: of, has: None, given_up: None })
     }
 
     /// The answer to its open offer will be of no account.
@@ -217,8 +230,27 @@ impl Model {
     /// What the hold is told, and what is held from here on.
     fn apply(&mut self, hold: Waiting, expected: &mut Expected) {
         let told = self.judge(&hold);
+        if told == Err("escrow-node-not-carried".to_owned()) && hold.renewals.is_empty() {
+            let node = &mut self.nodes[hold.node];
+            let (id, generation, _) = hold.projection;
+            let gives_up = |run: &Run| {
+                let same_or_later = hold.projection == run.projection
+                    || id == run.projection.0 && generation > run.projection.1;
+                hold.session == run.session && same_or_later
+            };
+            if node.run.as_ref().is_some_and(gives_up) {
+                (node.run, node.open) = (None, None);
+            }
+        }
         if told.is_ok() {
             let Waiting { node, session, projection, renewals, .. } = hold;
+            if renewals.is_empty() {
+                let given_up = &mut self.nodes[node].knowledge(session).given_up;
+                let earlier = |former: &mut Shown| former.0 == projection.0 && projection.1 < former.1;
+                if !given_up.as_mut().is_some_and(earlier) {
+                    *given_up = Some(projection);
+                }
+            }
             self.nodes[node].open = None;
             self.nodes[node].allowed += 1;
             self.nodes[node].run = (!renewals.is_empty()).then_some(Run { session, projection, renewals });
@@ -249,9 +281,14 @@ impl Model {
             return refused("run-foreign-session");
         }
         let held = node.run.as_ref().map(|run| run.projection);
-        let has = node.has.filter(|(session, _)| *session == second).map(|(_, projection)| projection);
         let new = hold.projection;
-        let known: Vec<Shown> = [held, has].into_iter().flatten().collect();
+        let mut known: Vec<Shown> = held.into_iter().collect();
+        // An empty run holds nothing that the node could have left behind.
+        let knows = node.knows.as_ref().filter(|knows| knows.session == second);
+        if let Some(knows) = knows.filter(|_| !hold.renewals.is_empty()) {
+            known.extend(knows.has);
+            known.extend(knows.given_up.filter(|given_up| given_up.0 == new.0));
+        }
         if known.iter().any(|known| known.0 != new.0 || (known.1 == new.1 && known.2 != new.2)) {
             return refused("run-unordered");
         }

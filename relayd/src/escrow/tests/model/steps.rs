@@ -79,7 +79,7 @@ impl Model {
         if node.carried.take().is_none() {
             return;
         }
-        node.has = None;
+        node.knows = None;
         node.fail_open(mono);
         self.script.roster.0.remove(&id(NAMES[index]));
         self.on(Event::Gone { node: id(NAMES[index]) }, Expected::default());
@@ -106,9 +106,9 @@ impl Model {
             if node.run.as_ref().is_some_and(|run| replaces(run.projection)) {
                 (node.run, node.open) = (None, None);
             }
-            let known = node.has.filter(|(known, _)| *known == session);
-            if known.is_none_or(|(_, has)| has.0 != shown.0 || has.1 <= shown.1) {
-                node.has = Some((session, shown));
+            let has = &mut node.knowledge(session).has;
+            if has.is_none_or(|has| has.0 != shown.0 || has.1 <= shown.1) {
+                *has = Some(shown);
             }
         }
         let projection = read_projection(&projection_text(shown));
