@@ -125,18 +125,37 @@ pub enum Action {
 }
 
 /// The escrow's state. No Debug: it holds what Cloudly signed.
-#[derive(Default)]
 pub struct Escrow {
     custody: Custody,
     session: bool,
     arrived: VecDeque<Arrived>,
     runs: BTreeMap<Id, Held>,
+    /// The number of the run that was held last.
+    numbers: u64,
     known: Known,
     offers: Pending<Offer>,
     agenda: Agenda,
     clocks: Option<Now>,
     sweep: Duration,
     counts: Counts,
+}
+
+impl Default for Escrow {
+    fn default() -> Self {
+        Self {
+            custody: Custody::default(),
+            session: false,
+            arrived: VecDeque::new(),
+            runs: BTreeMap::new(),
+            numbers: 0,
+            known: Known::default(),
+            offers: Pending::of_owners(|offer| offer.run),
+            agenda: Agenda::default(),
+            clocks: None,
+            sweep: Duration::ZERO,
+            counts: Counts::default(),
+        }
+    }
 }
 
 impl Escrow {
@@ -235,7 +254,8 @@ impl Escrow {
     /// Nobody answers the offer on its way. The run stays: the node may be back with the same binding.
     fn gone(&mut self, node: &Id, now: Now, actions: &mut Vec<Action>) {
         self.known.forget(node);
-        for ended in self.offers.end_where(|offer| offer.node == *node) {
+        let Some(held) = self.runs.get(node) else { return };
+        for ended in self.offers.end_of(held.number) {
             self.failed(&ended.purpose, Failure::Gone, now, actions);
         }
     }
@@ -276,9 +296,7 @@ impl Escrow {
     fn remove(&mut self, node: &Id) -> bool {
         self.agenda.remove(node);
         let Some(held) = self.runs.remove(node) else { return false };
-        if held.in_flight.is_some() {
-            self.offers.end_where(|offer| offer.node == *node);
-        }
+        self.offers.end_of(held.number);
         true
     }
 

@@ -79,9 +79,7 @@ pub fn validate_cluster_route_table(table: &RawValue) -> Result<RouteTable, Inva
     let read_certificates = read_certificates(certificates)?;
     for (index, (host, certificate)) in read_routes.iter().enumerate() {
         let Some(id) = certificate else { continue };
-        let covered = read_certificates
-            .get(id)
-            .is_some_and(|domains| domains.iter().any(|domain| covers(domain, host)));
+        let covered = read_certificates.get(id).is_some_and(|domains| covers(domains, host));
         if !covered {
             return Err(InvalidTable::in_list("routes", index, "certificateId"));
         }
@@ -131,9 +129,9 @@ fn read_routes(routes: &RawValue) -> Result<Vec<(String, Option<Id>)>, InvalidTa
     Ok(read)
 }
 
-/// The domain names of each certificate, in lower case. An id that stands twice would leave open which key
+/// The domain names of each certificate, in lower case: one certificate may name as many as there are routes. An id that stands twice would leave open which key
 /// a route means.
-fn read_certificates(certificates: &RawValue) -> Result<BTreeMap<Id, Vec<String>>, InvalidTable> {
+fn read_certificates(certificates: &RawValue) -> Result<BTreeMap<Id, BTreeSet<String>>, InvalidTable> {
     let mut read = BTreeMap::new();
     each(certificates, |index, certificate| {
         let invalid = |member: &str| InvalidTable::in_list("certificates", index, member);
@@ -141,11 +139,11 @@ fn read_certificates(certificates: &RawValue) -> Result<BTreeMap<Id, Vec<String>
         let [id, domains, chain, key] = members(certificate, names)
             .map_err(|wrong| InvalidTable { path: wrong.below(&format!("certificates[{index}]"), ".") })?;
         let id = parse::<Id>(id).filter(|id| !read.contains_key(id)).ok_or_else(|| invalid("id"))?;
-        let mut names = Vec::new();
+        let mut names = BTreeSet::new();
         each(domains, |at, domain| {
             let domain = parse::<String>(domain)
                 .ok_or_else(|| InvalidTable::at(&format!("certificates[{index}].domainNames[{at}]")))?;
-            names.push(domain.to_ascii_lowercase());
+            names.insert(domain.to_ascii_lowercase());
             Ok(())
         })
         .map_err(|inner| inner.unwrap_or_else(|| invalid("domainNames")))?;
@@ -175,10 +173,10 @@ fn holds_pem(raw: &RawValue, label: &str) -> bool {
     text.starts_with('"') && sections.any(|(name, rest)| name.ends_with(label) && whole(name, rest))
 }
 
-/// Whether a certificate for `domain` serves `host`: the same name, or one label below a wildcard.
-fn covers(domain: &str, host: &str) -> bool {
-    let below = |parent: &str| host.split_once('.').is_some_and(|(_, rest)| rest == parent);
-    domain == host || domain.strip_prefix("*.").is_some_and(below)
+/// Whether a certificate for `domains` serves `host`: the same name, or one label below a wildcard.
+fn covers(domains: &BTreeSet<String>, host: &str) -> bool {
+    let wildcard = || host.split_once('.').map(|(_, parent)| format!("*.{parent}"));
+    domains.contains(host) || wildcard().is_some_and(|wildcard| domains.contains(&wildcard))
 }
 
 #[cfg(test)]

@@ -103,7 +103,10 @@ impl Escrow {
     fn hold(&mut self, node: Id, hold: Hold, now: Now, carried: &impl Carried, actions: &mut Vec<Action>) {
         self.remove(&node);
         let (session, projection) = (hold.session.clone(), hold.run.projection.clone());
-        let Some(held) = Held::new(hold) else { return self.known.gives_up(session, projection) };
+        self.numbers += 1;
+        let Some(held) = Held::new(hold, self.numbers) else {
+            return self.known.gives_up(session, projection);
+        };
         if self.runs.len() >= ESCROWED_RUNS {
             self.runs.retain(|node, _| carried.carried(node).is_some());
         }

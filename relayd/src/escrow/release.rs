@@ -22,6 +22,8 @@ use crate::{
 #[derive(Clone)]
 pub(super) struct Offer {
     pub(super) node: Id,
+    /// [`super::Held::number`]: the offers of a run are found among however many others.
+    pub(super) run: u64,
     pub(super) socket: Socket,
     index: usize,
 }
@@ -52,11 +54,11 @@ impl Escrow {
                 Step::Offer(index) => {
                     if held.in_flight.take().is_some() {
                         // A later window has opened: the node is asked about that one alone.
-                        self.offers.end_where(|offer| offer.node == *node);
+                        self.offers.end_of(held.number);
                     }
                     let body = bind_apply_renewal_request(binding, &held.run.renewals[index])
                         .expect("a run is held only for a session that has it in its scope");
-                    let offer = Offer { node: node.clone(), socket, index };
+                    let offer = Offer { node: node.clone(), run: held.number, socket, index };
                     let frame = self.offers.open(RENEWAL.to_owned(), body, now.mono + PUSH_BUDGET, offer);
                     held.in_flight = Some(index);
                     self.counts.offered += 1;
@@ -114,7 +116,7 @@ impl Escrow {
                         continue;
                     }
                     // Its window has ended, or another one has opened, since it was offered.
-                    self.offers.end_where(|open| open.node == offer.node);
+                    self.offers.end_of(offer.run);
                     if let Some(held) = self.runs.get_mut(&offer.node) {
                         held.in_flight = None;
                     }

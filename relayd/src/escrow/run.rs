@@ -37,6 +37,8 @@ pub(super) enum Step {
 
 /// A run that is held for a session of a node.
 pub(super) struct Held {
+    /// Tells it from every run that was held before.
+    pub(super) number: u64,
     pub(super) binding: Binding,
     pub(super) run: Run,
     /// The renewal whose offer the node has not answered yet.
@@ -47,11 +49,11 @@ pub(super) struct Held {
 
 impl Held {
     /// What a hold hands over; `None` for an empty run, which gives custody up.
-    pub(super) fn new(hold: Hold) -> Option<Self> {
+    pub(super) fn new(hold: Hold, number: u64) -> Option<Self> {
         let Hold { session: binding, run } = hold;
         let end = run.renewals.iter().map(|renewal| renewal.expires_at).max()?;
         let states = vec![State::Open; run.renewals.len()];
-        Some(Self { binding, run, in_flight: None, end, states })
+        Some(Self { number, binding, run, in_flight: None, end, states })
     }
 
     /// The renewal that is due by the wall clock, the latest where two are (ESC-26, ESC-27).
