@@ -39,6 +39,8 @@ pub const NETWORKS_WAITING: usize = 4;
 pub const NETWORKS_BYTES: usize = 128 << 20;
 /// A read of the network that brought no decision is made again; a new link causes a read at most as often.
 pub const NETWORK_RETRY: Duration = Duration::from_secs(30);
+/// A read of the route table that failed is made again, while the session stands and Cloudly pushes none (ING-11).
+pub const ROUTE_TABLE_RETRY: Duration = Duration::from_secs(30);
 /// So long a hub is advertised whose link is gone: one between two that live is made anew within it.
 pub const HUB_KEY_HOLD: Duration = Duration::from_secs(3);
 /// So long the first registration waits for the key of a configured hub (VPN-41).
@@ -142,7 +144,7 @@ pub const INGRESS_REGISTRATIONS: usize = 1024;
 pub const INGRESS_QUESTIONS: usize = 16;
 /// Bytes of nodes' messages that may wait for the core; beyond it their sockets wait.
 pub const NODE_INBOUND_BYTES: usize = 64 << 20;
-/// How long a socket stays open after its node registered on another one.
+/// How long a socket stays open after its node, or the ingress, registered on another one.
 pub const SUPERSEDED_GRACE: Duration = Duration::from_secs(30);
 /// Statements of readiness at once, and then one each second: a peer's offer is cheap to make.
 pub const READINESS_BURST: u32 = 8;

@@ -16,7 +16,7 @@ use coreflow_ipc::{
 use crate::{
     contract::{
         route_table::RouteTable,
-        values::{Generation, Id},
+        values::{Generation, Id, Reference},
     },
     forwarder::Socket,
     pending::{Due, Ended, Pending},
@@ -64,6 +64,8 @@ pub enum Event {
     SessionDown,
     /// Cloudly accepted a registration of this relay, changed or not (ING-11).
     Accepted,
+    /// The relay is parked: nothing is read any more, and what is held stays (REG-57, REG-61).
+    Parked,
     /// A deadline passed, or may have.
     Tick,
 }
@@ -90,6 +92,8 @@ pub enum Action {
     OfferRefused(Disagreement),
     /// An ingress's offer was one that this relay serves.
     OfferServed,
+    /// Another connection is bound in the place of this socket's (ING-25).
+    Superseded(Socket),
     /// What the log says; no content (ING-04).
     Note(Note),
 }
@@ -98,12 +102,15 @@ pub enum Action {
 struct Bound {
     socket: Socket,
     node: Id,
+    /// What Cloudly registered, and in which session of this relay.
+    ingress: Reference,
+    session: u64,
 }
 
 /// Why Cloudly was called.
 #[derive(Clone)]
 enum Up {
-    /// The relay reads the table; states [`Custody::adoptions`] of that time.
+    /// The relay reads the table; states [`Custody::stated`] of that time.
     Read { asked: u64 },
     /// An ingress registers.
     Registration(Registering),
@@ -113,7 +120,13 @@ enum Up {
 #[derive(Default)]
 pub struct Ingress {
     session: bool,
+    /// Counts the sessions.
+    sessions: u64,
+    /// Cloudly accepted this relay's registration in this session, so that it answers reads (ING-12, ING-13).
+    accepted: bool,
     custody: Custody,
+    /// When a failed read is made again.
+    again: Option<Duration>,
     bound: Option<Bound>,
     registering: BTreeSet<Socket>,
     up: Pending<Up>,
@@ -124,7 +137,7 @@ pub struct Ingress {
 impl Ingress {
     /// When [`Event::Tick`] is due, on the monotonic clock.
     pub fn next_deadline(&self) -> Option<Duration> {
-        [self.up.next_deadline(), self.down.next_deadline()].into_iter().flatten().min()
+        [self.up.next_deadline(), self.down.next_deadline(), self.again].into_iter().flatten().min()
     }
 
     /// How many questions of Cloudly the ingress has not answered yet (START-24).
@@ -163,9 +176,16 @@ impl Ingress {
             Event::Request { socket, request } => self.request(socket, request, now, &mut actions),
             Event::Dispatch { connection, request } => self.dispatch(connection, request, now, &mut actions),
             Event::Closed { socket } => self.closed(socket, &mut actions),
-            Event::SessionUp => self.session = true,
-            Event::SessionDown => self.session_down(&mut actions),
-            Event::Accepted => self.read(now, &mut actions),
+            Event::SessionUp => {
+                self.session = true;
+                self.sessions += 1;
+            }
+            Event::SessionDown => self.session_down(now, &mut actions),
+            Event::Accepted => {
+                self.accepted = self.session;
+                self.read(now, &mut actions);
+            }
+            Event::Parked => (self.accepted, self.again) = (false, None),
             Event::Tick => self.tick(now, &mut actions),
         }
         self.check_invariants();
@@ -221,10 +241,10 @@ impl Ingress {
     }
 
     /// What was sent on the session will not be answered on it (ING-33). Table and binding stay.
-    fn session_down(&mut self, actions: &mut Vec<Action>) {
-        self.session = false;
+    fn session_down(&mut self, now: Now, actions: &mut Vec<Action>) {
+        (self.session, self.accepted, self.again) = (false, false, None);
         for Ended { method, purpose, .. } in self.up.end_where(|_| true) {
-            self.not_said(&method, purpose, "closed", actions);
+            self.not_said(&method, purpose, "closed", now, actions);
         }
     }
 
@@ -233,17 +253,22 @@ impl Ingress {
             match due {
                 Due::Resend { frame, .. } => actions.push(Action::SendUp(frame)),
                 Due::Expired(Ended { method, purpose, .. }) => {
-                    self.not_said(&method, purpose, "timeout", actions);
+                    self.not_said(&method, purpose, "timeout", now, actions);
                 }
             }
         }
         self.calls_due(now, actions);
+        if self.again.is_some_and(|at| at <= now.mono) {
+            self.read(now, actions);
+        }
     }
 
     /// Cloudly did not answer.
-    fn not_said(&mut self, method: &str, purpose: Up, class: &str, actions: &mut Vec<Action>) {
+    fn not_said(&mut self, method: &str, purpose: Up, class: &str, now: Now, actions: &mut Vec<Action>) {
         match purpose {
-            Up::Read { .. } => actions.push(Action::Note(Note::NotRead { class: class.to_owned() })),
+            Up::Read { asked } => {
+                self.not_read(asked, Note::NotRead { class: class.to_owned() }, now, actions)
+            }
             Up::Registration(registering) => self.not_carried(method, &registering, class, actions),
         }
     }
@@ -254,6 +279,7 @@ impl Ingress {
         let reads = self.up.len() - self.registering.len();
         debug_assert!(reads <= 1, "one read is under way at most");
         debug_assert!(self.session || self.up.is_empty(), "nothing is under way without a session");
+        debug_assert!(self.again.is_none() || self.accepted && reads == 0, "a failed read is made again");
     }
 }
 

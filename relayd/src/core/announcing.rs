@@ -52,7 +52,10 @@ impl Core {
                     warn!(method = "registerClusterRelay", class, "registration failed");
                 }
                 // The nodes stay carried, and the ingress keeps its table (REG-61).
-                registration::Action::GiveUpCustody => self.escrow(escrow::Event::Parked, turn),
+                registration::Action::GiveUpCustody => {
+                    self.escrow(escrow::Event::Parked, turn);
+                    self.ingress(ingress::Event::Parked, turn);
+                }
                 registration::Action::ParkSession => self.session(&session::Event::Park, turn),
                 registration::Action::StateParked(line) => {
                     self.readiness.park(line.clone());

@@ -119,6 +119,9 @@ impl Core {
                 ingress::Action::OfferServed => {
                     self.readiness.accept_offer(Hop::ClusterIngress);
                 }
+                ingress::Action::Superseded(socket) => {
+                    self.superseded.add(socket, turn.now.mono);
+                }
                 ingress::Action::Note(note) => note.log(),
             }
         }

@@ -1,5 +1,5 @@
-//! Sockets whose node is carried on another one: each is closed after a grace, unless a node is carried on it
-//! again (FWD-14, OUT-10).
+//! Sockets whose node is carried, or whose ingress is bound, on another one: each is closed after a grace, unless it
+//! is again what a node or the ingress is served on (FWD-14, ING-25, OUT-10).
 
 use std::{
     collections::{BTreeMap, VecDeque},

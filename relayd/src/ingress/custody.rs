@@ -19,7 +19,7 @@ enum Held {
 #[derive(Default)]
 pub(super) struct Custody {
     held: Held,
-    adoptions: u64,
+    stated: u64,
 }
 
 impl Custody {
@@ -36,25 +36,26 @@ impl Custody {
         self.table().map(RouteTable::revision)
     }
 
-    /// Counts the adoptions: tells whether one lies between a question and its answer.
-    pub(super) fn adoptions(&self) -> u64 {
-        self.adoptions
+    /// Counts the tables that Cloudly stated, also those that are no news: tells whether one lies between a question
+    /// and its answer.
+    pub(super) fn stated(&self) -> u64 {
+        self.stated
     }
 
     /// Adopts a table that is newer than the held one; says whether it is. The former is wiped.
     pub(super) fn offer(&mut self, table: RouteTable) -> bool {
+        self.stated += 1;
         let newer = self.revision().is_none_or(|held| table.revision() > held);
         if newer {
-            self.adoptions += 1;
             self.held = Held::Table(table);
         }
         newer
     }
 
     /// Cloudly states that it has computed no table; says whether that is news. `asked` is
-    /// [`Custody::adoptions`] when it was asked: a table that it pushed since is what it says now.
+    /// [`Custody::stated`] when it was asked: a table that it pushed since is what it says now.
     pub(super) fn none(&mut self, asked: u64) -> bool {
-        if asked != self.adoptions || matches!(self.held, Held::None) {
+        if asked != self.stated || matches!(self.held, Held::None) {
             return false;
         }
         self.held = Held::None;

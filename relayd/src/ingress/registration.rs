@@ -12,7 +12,7 @@ use crate::{
     contract::{
         ingress::{IngressRegistered, IngressRegistration},
         runtime::Offered,
-        values::{Generation, Id},
+        values::{Generation, Id, Reference},
     },
     protocol::{Kind, judge},
     refusals::{IngressRefused, refusal_name},
@@ -78,8 +78,11 @@ impl Ingress {
         let outcome = match outcome {
             Outcome::Response(body) => match body.read::<IngressRegistered>() {
                 Ok(registered) if !registered.states_revision => {
-                    self.bind(registering, actions);
-                    Outcome::Response(with_revision(&body, self.custody.revision()))
+                    if self.bind(registering, registered.ingress, actions) {
+                        Outcome::Response(with_revision(&body, self.custody.revision()))
+                    } else {
+                        IngressRefused::NotReady.refusal()
+                    }
                 }
                 Ok(_) | Err(_) => {
                     actions.push(Action::Note(Note::NotBound { class: "unreadable".to_owned() }));
@@ -118,16 +121,28 @@ impl Ingress {
         actions.push(Action::SendDown { socket, frame: write_answer(method, &registering.ids, outcome) });
     }
 
-    /// A hint that is under way to a superseded connection is nobody's any more.
-    fn bind(&mut self, registering: &Registering, actions: &mut Vec<Action>) {
-        let bound = Bound { socket: registering.socket, node: registering.node.clone() };
-        let node = bound.node.clone();
-        let former = self.bound.replace(bound);
-        let superseded = former.is_some_and(|former| former.socket != registering.socket);
-        if superseded {
-            self.forget_hint();
+    /// Binds the connection; says whether it is. Two registrations may be answered out of order: in one session the
+    /// later generation of an ingress stays. A hint that is under way to a superseded connection is nobody's any more.
+    fn bind(&mut self, registering: &Registering, ingress: Reference, actions: &mut Vec<Action>) -> bool {
+        let session = self.sessions;
+        let later = |bound: &Bound| {
+            bound.session == session
+                && bound.ingress.id == ingress.id
+                && bound.ingress.generation > ingress.generation
+        };
+        if self.bound.as_ref().is_some_and(later) {
+            actions.push(Action::Note(Note::NotBound { class: "superseded".to_owned() }));
+            return false;
         }
-        actions.push(Action::Note(Note::Bound { node, superseded }));
+        let (socket, node) = (registering.socket, registering.node.clone());
+        let former = self.bound.replace(Bound { socket, node: node.clone(), ingress, session });
+        let former = former.map(|former| former.socket).filter(|former| *former != socket);
+        if let Some(former) = former {
+            self.forget_hint();
+            actions.push(Action::Superseded(former));
+        }
+        actions.push(Action::Note(Note::Bound { node, superseded: former.is_some() }));
+        true
     }
 }
 

@@ -8,7 +8,7 @@ use coreflow_ipc::{
 
 use super::{Action, Ingress, Note, Socket, Up};
 use crate::{
-    constants::CALL_BUDGET,
+    constants::{CALL_BUDGET, ROUTE_TABLE_RETRY},
     contract::{
         ingress::{CarriedRouteTable, GetIngressRouteTable, StatedRevision},
         route_table::{InvalidTable, RouteTable, validate_cluster_route_table},
@@ -51,6 +51,7 @@ impl Ingress {
 
     /// Adopts a newer table and hints the bound ingress at it; gives the revision that is held afterwards.
     fn offer(&mut self, table: RouteTable, now: Now, actions: &mut Vec<Action>) -> Generation {
+        self.again = None;
         let (revision, routes, certificates) = (table.revision(), table.routes(), table.certificates());
         if !self.custody.offer(table) {
             let held = self.custody.revision().expect("what is not newer is compared with a held table");
@@ -62,14 +63,15 @@ impl Ingress {
         revision
     }
 
-    /// Only an acceptance is followed by a read: before it Cloudly would refuse one (ING-12). A read of an
-    /// earlier acceptance has nothing left to say.
+    /// Only an acceptance is followed by reads: before it Cloudly would refuse one (ING-12). An earlier read has
+    /// nothing left to say.
     pub(super) fn read(&mut self, now: Now, actions: &mut Vec<Action>) {
         if !self.session {
             return;
         }
+        self.again = None;
         self.up.end_where(Up::is_read);
-        let read = Up::Read { asked: self.custody.adoptions() };
+        let read = Up::Read { asked: self.custody.stated() };
         let frame =
             self.up.open("getClusterRouteTable".to_owned(), Body::empty(), now.mono + CALL_BUDGET, read);
         actions.push(Action::SendUp(frame));
@@ -79,7 +81,7 @@ impl Ingress {
         let body = match outcome {
             Outcome::Response(body) => body,
             Outcome::Error(error) => {
-                return actions.push(Action::Note(Note::NotRead { class: refusal_name(error) }));
+                return self.not_read(asked, Note::NotRead { class: refusal_name(error) }, now, actions);
             }
         };
         match carried(body) {
@@ -91,7 +93,16 @@ impl Ingress {
                     actions.push(Action::Note(Note::NoTable));
                 }
             }
-            Err(InvalidTable { path }) => actions.push(Action::Note(Note::Invalid { path })),
+            Err(InvalidTable { path }) => self.not_read(asked, Note::Invalid { path }, now, actions),
+        }
+    }
+
+    /// A read told nothing. A relay that has just started holds no table until one succeeds, so that it is made again,
+    /// unless Cloudly has pushed a table since or reads no more are answered.
+    pub(super) fn not_read(&mut self, asked: u64, why: Note, now: Now, actions: &mut Vec<Action>) {
+        actions.push(Action::Note(why));
+        if self.accepted && self.custody.stated() == asked {
+            self.again = Some(now.mono + ROUTE_TABLE_RETRY);
         }
     }
 }

@@ -56,6 +56,7 @@ enum Seen {
     Cloudly(Connection, String, Told),
     OfferRefused(String),
     OfferServed,
+    Superseded(Socket),
     Note(Note),
 }
 
@@ -91,6 +92,7 @@ fn seen(action: Action) -> Seen {
         },
         Action::OfferRefused(disagreement) => Seen::OfferRefused(disagreement.line()),
         Action::OfferServed => Seen::OfferServed,
+        Action::Superseded(socket) => Seen::Superseded(socket),
         Action::Note(note) => Seen::Note(note),
     }
 }
@@ -253,7 +255,8 @@ impl Script {
 
     fn bind(&mut self, socket: Socket) {
         let sent = self.registers(socket);
-        let seen = self.cloudly(&sent, &ok(&acceptance(1))).expect("the registration is answered");
+        let mut seen = self.cloudly(&sent, &ok(&acceptance(1))).expect("the registration is answered");
+        seen.retain(|seen| !matches!(seen, Seen::Superseded(_)));
         assert!(matches!(seen.as_slice(), [Seen::Note(Note::Bound { .. }), Seen::Socket(..)]), "{seen:?}");
     }
 

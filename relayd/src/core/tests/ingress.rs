@@ -103,6 +103,49 @@ fn a_refused_protocol_leaves_the_table_served() {
     script.assert_pulled();
 }
 
+/// ING-25, OUT-10: the connection of a superseded ingress is closed after its grace, as a superseded node's is, so that
+/// whoever holds it registers anew; one that is bound again by then is not, and without a session none is (OUT-09).
+#[test]
+fn a_superseded_ingress_s_connection_is_closed() {
+    let mut script = Script::with_ingress();
+    let register = |script: &mut Script, socket, generation| {
+        let sent = script.node(socket, asked("i", INGRESS_REGISTERS, &registration("32.0.0")));
+        let accepted = format!(r#"{{"protocol":{OFFER},"ingress":{{"id":"i","generation":{generation}}}}}"#);
+        script.answer(&sent, ok(&accepted));
+        assert_eq!(script.core.ingress.bound(), Some(socket));
+    };
+    register(&mut script, 10, 2);
+    assert_eq!(script.pass(29_999 * MS), []);
+    assert_eq!(script.pass(MS), [Did::CloseNode(9)]);
+    script.on(Event::NodeClosed { socket: 9 });
+    register(&mut script, 11, 3);
+    register(&mut script, 10, 4);
+    script.pass(20_000 * MS);
+    script.session(session::Event::Closed { connection: 1 });
+    assert!(!script.pass(60_000 * MS).contains(&Did::CloseNode(11)));
+    script.connection = 2;
+    script.connect();
+    let done = script.pass(MS);
+    assert!(done.contains(&Did::CloseNode(11)) && !done.contains(&Did::CloseNode(10)), "{done:?}");
+}
+
+/// REG-57, ING-14: a relay that parks reads no table any more, also where the last read had failed.
+#[test]
+fn a_parked_relay_reads_no_table_again() {
+    let mut script = Script::with_ingress();
+    let registered = script.renew();
+    let reads = script.answer(&registered, acceptance("https://relay.test", 1, 2));
+    script.cloudly(answer_to(&read_among(&reads, TABLE), plain_refusal("Internal server error")));
+    script.answer_network(&reads, "null");
+    assert!(served(&script.pass(30_000 * MS), TABLE), "it is read again as long as the relay is not parked");
+    let announced = script.renew();
+    script.answer(&announced, plain_refusal("relay-credential-generation-stale"));
+    script.assert_pulled();
+    for _ in 0..10 {
+        assert!(!served(&script.pass(30_000 * MS), TABLE));
+    }
+}
+
 /// REG-61, ING-36: a parked relay keeps serving the table to the bound ingress, which stays carried.
 #[test]
 fn a_parked_relay_keeps_serving_the_table() {

@@ -102,6 +102,79 @@ fn a_failed_read_keeps_the_last_valid_table() {
     assert_eq!(script.pull(7), ok(&carrying(&table(3))));
 }
 
+/// ING-11, ING-14: a read that told nothing is made again every 30 s until one does: a relay that has just started
+/// would hold no table for the rest of its session.
+#[test]
+fn a_failed_read_is_made_again_until_one_tells_something() {
+    let again = [Seen::Sent(sent(None, READ, "{}"))];
+    for told in [ok(&carrying(&table(3))), ok(r#"{"routeTable":null}"#)] {
+        let mut script = Script::bound(7);
+        let mut read = accepted(&mut script);
+        for failure in [refused("Internal server error"), ok("{}"), refused("relay-not-connected: not yet")] {
+            script.cloudly(&read, &failure).unwrap();
+            assert_eq!(script.pull(7), ok(r#"{"routeTable":null}"#));
+            assert_eq!(script.pass(30_000 * MS - Duration::from_nanos(1)), []);
+            let due = script.ingress.next_deadline();
+            assert_eq!(due, Some(script.now.mono + Duration::from_nanos(1)));
+            let seen = script.pass(Duration::from_nanos(1));
+            assert_eq!(seen, again);
+            read = request(&seen);
+        }
+        assert_eq!(script.pass(10_000 * MS), [Seen::Note(Note::NotRead { class: "timeout".into() })]);
+        assert_eq!(script.cloudly(&read, &told), None, "it came too late");
+        let seen = script.pass(30_000 * MS);
+        assert_eq!(seen, again);
+        script.cloudly(&request(&seen), &told).unwrap();
+        assert_eq!(script.pull(7), told);
+        assert!(script.pass(3_600_000 * MS).iter().all(|seen| !matches!(seen, Seen::Sent(_))));
+    }
+}
+
+/// ING-11, ING-12, REG-57: a failed read is not made again once Cloudly has pushed a table, once its session is over or
+/// the relay is parked; a new acceptance reads at once, in its place.
+#[test]
+fn what_came_since_ends_the_repeats_of_a_failed_read() {
+    let failed = |script: &mut Script| {
+        let read = accepted(script);
+        script.cloudly(&read, &refused("Internal server error")).unwrap();
+        assert_eq!(script.ingress.next_deadline(), Some(script.now.mono + 30_000 * MS));
+    };
+    let quiet = |script: &mut Script| {
+        assert_eq!(script.ingress.next_deadline(), None);
+        assert_eq!(script.pass(3_600_000 * MS), []);
+    };
+    let mut script = Script::new();
+    for revision in [3, 3] {
+        failed(&mut script);
+        script.push(revision);
+        quiet(&mut script);
+    }
+    // A push that crossed the read is as good as one that follows it.
+    let read = accepted(&mut script);
+    script.push(4);
+    script.cloudly(&read, &refused("Internal server error")).unwrap();
+    quiet(&mut script);
+    failed(&mut script);
+    script.on(Event::SessionDown);
+    quiet(&mut script);
+    script.on(Event::SessionUp);
+    quiet(&mut script);
+    failed(&mut script);
+    let read = accepted(&mut script);
+    assert_eq!(script.pass(9_999 * MS), [], "one read at a time");
+    script.cloudly(&read, &ok(&carrying(&table(4)))).unwrap();
+    quiet(&mut script);
+    failed(&mut script);
+    assert_eq!(script.on(Event::Parked), []);
+    quiet(&mut script);
+    // Nor is one that was under way when the relay parked.
+    let mut script = Script::new();
+    let read = accepted(&mut script);
+    script.on(Event::Parked);
+    script.cloudly(&read, &refused("relay-not-connected")).unwrap();
+    quiet(&mut script);
+}
+
 /// ING-15, ING-16: `null` is logged once per transition, and answered as `null`.
 #[test]
 fn no_table_is_said_once_per_transition_and_answered_as_null() {
@@ -127,6 +200,11 @@ fn no_table_is_said_once_per_transition_and_answered_as_null() {
 #[test]
 fn a_read_that_crossed_a_push_takes_nothing_back() {
     let mut script = Script::bound(7);
+    let read = accepted(&mut script);
+    script.push(3);
+    assert_eq!(script.cloudly(&read, &ok(r#"{"routeTable":null}"#)).unwrap(), []);
+    assert_eq!(script.pull(7), ok(&carrying(&table(3))));
+    // Nor where the push was no news: it says that there is a table.
     let read = accepted(&mut script);
     script.push(3);
     assert_eq!(script.cloudly(&read, &ok(r#"{"routeTable":null}"#)).unwrap(), []);

@@ -179,7 +179,8 @@ fn a_later_accepted_registration_supersedes_the_binding() {
         (ok(&carrying(&table(3))), refused("cluster-ingress-not-bound"))
     );
     let sent = script.registers(8);
-    assert_eq!(script.cloudly(&sent, &ok(&acceptance(2))).unwrap()[0], bound(true));
+    let seen = script.cloudly(&sent, &ok(&acceptance(2))).unwrap();
+    assert_eq!(seen[..2], [Seen::Superseded(7), bound(true)]);
     assert_eq!(
         (script.pull(8), script.pull(7)),
         (ok(&carrying(&table(3))), refused("cluster-ingress-not-bound"))
@@ -187,6 +188,31 @@ fn a_later_accepted_registration_supersedes_the_binding() {
     // The same connection again is no other ingress.
     let again = script.registers(8);
     assert_eq!(script.cloudly(&again, &ok(&acceptance(3))).unwrap()[0], bound(false));
+}
+
+/// ING-25: acceptances that are answered out of order leave the later generation bound; the earlier one's connection is
+/// told to come again. Another ingress, and another session of the relay, count for themselves.
+#[test]
+fn an_acceptance_that_a_later_one_has_passed_binds_nothing() {
+    let mut script = Script::new();
+    let (first, second) = (script.registers(7), script.registers(8));
+    assert_eq!(script.cloudly(&second, &ok(&acceptance(2))).unwrap()[0], bound(false));
+    let told = [not_bound("superseded"), Seen::Socket(7, "r".into(), not_ready())];
+    assert_eq!(script.cloudly(&first, &ok(&acceptance(1))).unwrap(), told);
+    assert_eq!(script.ingress.bound(), Some(8));
+    let another = acceptance(1).replace(r#""id":"i""#, r#""id":"j""#);
+    for (answer, up) in [(acceptance(2), false), (another, false), (acceptance(1), true)] {
+        let mut script = Script::new();
+        let first = script.registers(8);
+        script.cloudly(&first, &ok(&acceptance(2))).unwrap();
+        if up {
+            script.on(Event::SessionDown);
+            script.on(Event::SessionUp);
+        }
+        let second = script.registers(7);
+        let seen = script.cloudly(&second, &ok(&answer)).unwrap();
+        assert_eq!(seen[..2], [Seen::Superseded(8), bound(true)], "{answer}");
+    }
 }
 
 /// ING-26: the binding is released by the close of its own connection and by nothing else.
