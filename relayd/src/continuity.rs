@@ -1,5 +1,6 @@
 //! Outage continuity: after a reconnect every node that was registered under an older connection of
-//! the session is asked to register again, by closing its socket, paced (OUT-04 – OUT-09, OUT-19).
+//! the session is asked to register again, by closing its socket, paced (OUT-04 – OUT-09, OUT-19). So is every
+//! node that could not register while there was no session, at the same pace and within the same window (OUT-11).
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -14,19 +15,22 @@ use crate::{
 /// The closes that are still to be made.
 #[derive(Debug, Default)]
 pub struct Continuity {
-    queue: VecDeque<(Id, Socket)>,
+    /// A node has no id here that did not register.
+    queue: VecDeque<(Option<Id>, Socket)>,
     spacing: Duration,
     next: Duration,
     asked: u64,
 }
 
 impl Continuity {
-    /// The session is dispatchable on a new connection; `stale` are the nodes of older ones.
-    pub fn session_changed(&mut self, stale: Vec<(Id, Socket)>, now: Now) {
-        let count = u32::try_from(stale.len()).unwrap_or(u32::MAX).max(1);
+    /// The session is dispatchable on a new connection; `stale` are the nodes of older ones, `turned_away` the sockets
+    /// on which nodes could not register without it.
+    pub fn session_changed(&mut self, stale: Vec<(Id, Socket)>, turned_away: Vec<Socket>, now: Now) {
+        let count = u32::try_from(stale.len() + turned_away.len()).unwrap_or(u32::MAX).max(1);
         self.spacing = RECARRY_SPACING.min(RECARRY_WINDOW / count);
         self.next = now.mono;
-        self.queue = stale.into();
+        let stale = stale.into_iter().map(|(node, socket)| (Some(node), socket));
+        self.queue = stale.chain(turned_away.into_iter().map(|socket| (None, socket))).collect();
     }
 
     /// The session is gone, or the relay goes: nobody is closed until it is dispatchable again (OUT-05, OUT-09).
@@ -34,10 +38,14 @@ impl Continuity {
         self.queue.clear();
     }
 
-    /// The sockets whose close is due; those that are not `stale` any more are passed over. After a time in which
+    /// The sockets whose close is due, but for those on which nobody `waits` any more to be asked. After a time in which
     /// this process did nothing the rest goes on at its pace: nobody who registers, and nobody who answers, gets the
     /// missed ones in one moment.
-    pub fn due(&mut self, now: Now, stale: impl Fn(&Id, Socket) -> bool) -> Vec<(Id, Socket)> {
+    pub fn due(
+        &mut self,
+        now: Now,
+        waits: impl Fn(Option<&Id>, Socket) -> bool,
+    ) -> Vec<(Option<Id>, Socket)> {
         if self.next + RECARRY_SPACING < now.mono {
             self.next = now.mono;
         }
@@ -46,8 +54,8 @@ impl Continuity {
             && let Some((node, socket)) = self.queue.pop_front()
         {
             self.next += self.spacing;
-            if stale(&node, socket) {
-                self.asked += 1;
+            if waits(node.as_ref(), socket) {
+                self.asked += u64::from(node.is_some());
                 due.push((node, socket));
             }
         }
@@ -88,7 +96,7 @@ mod tests {
     fn a_few_nodes_are_closed_75_ms_apart() {
         let now = Now { wall: 0, mono: Duration::from_millis(1000) };
         let mut continuity = Continuity::default();
-        continuity.session_changed(nodes(4), now);
+        continuity.session_changed(nodes(4), vec![], now);
         assert_eq!(closes(&mut continuity, now), [1000, 1075, 1150, 1225]);
     }
 
@@ -97,7 +105,21 @@ mod tests {
     fn a_thousand_nodes_fit_the_window() {
         let now = Now { wall: 0, mono: Duration::ZERO };
         let mut continuity = Continuity::default();
-        continuity.session_changed(nodes(1000), now);
+        continuity.session_changed(nodes(1000), vec![], now);
+        let times = closes(&mut continuity, now);
+        assert_eq!((times.len(), times.last()), (1000, Some(&4995)));
+    }
+
+    /// OUT-06, OUT-07, OUT-11: those that could not register come after the others, at one pace and within one window.
+    #[test]
+    fn those_without_a_registration_share_the_window() {
+        let now = Now { wall: 0, mono: Duration::ZERO };
+        let mut continuity = Continuity::default();
+        continuity.session_changed(nodes(1), vec![8, 9], now);
+        let mut due = continuity.due(now, |_, _| true);
+        due.extend(continuity.due(Now { mono: Duration::from_millis(150), ..now }, |_, _| true));
+        assert_eq!(due, [(Some(Id::parse("n0").unwrap()), 0), (None, 8), (None, 9)]);
+        continuity.session_changed(nodes(500), (500..1000).collect(), now);
         let times = closes(&mut continuity, now);
         assert_eq!((times.len(), times.last()), (1000, Some(&4995)));
     }
@@ -108,7 +130,7 @@ mod tests {
     fn a_stall_is_followed_by_no_burst() {
         let mut now = Now { wall: 0, mono: Duration::ZERO };
         let mut continuity = Continuity::default();
-        continuity.session_changed(nodes(1000), now);
+        continuity.session_changed(nodes(1000), vec![], now);
         assert_eq!(continuity.due(now, |_, _| true).len(), 1);
         now.mono = Duration::from_millis(20);
         assert_eq!(continuity.due(now, |_, _| true).len(), 4);
@@ -123,12 +145,12 @@ mod tests {
     fn a_lost_session_stops_the_closes() {
         let mut now = Now { wall: 0, mono: Duration::ZERO };
         let mut continuity = Continuity::default();
-        continuity.session_changed(nodes(4), now);
+        continuity.session_changed(nodes(4), vec![], now);
         assert_eq!(continuity.due(now, |_, _| true).len(), 1);
         continuity.session_lost();
         now.mono = Duration::from_secs(60);
         assert_eq!(continuity.due(now, |_, _| true), []);
-        continuity.session_changed(nodes(3), now);
+        continuity.session_changed(nodes(3), vec![], now);
         assert_eq!(closes(&mut continuity, now).len(), 3);
     }
 
@@ -137,7 +159,7 @@ mod tests {
     fn only_those_who_are_asked_are_counted() {
         let now = Now { wall: 0, mono: Duration::ZERO };
         let mut continuity = Continuity::default();
-        continuity.session_changed(nodes(4), now);
+        continuity.session_changed(nodes(4), vec![], now);
         let mut due = Vec::new();
         while let Some(mono) = continuity.next_deadline() {
             due.extend(continuity.due(Now { mono, ..now }, |_, socket| socket % 2 == 0));

@@ -19,19 +19,21 @@ use crate::{
     escrow::Carried,
     pending::{Due, Ended, Pending},
     protocol::Disagreement,
-    refusals::{Foreign, forward_timeout, node_not_connected, session_unavailable},
+    refusals::{forward_timeout, node_not_connected, session_unavailable},
     routes::NodeMethod,
     session::Connection,
 };
 
 mod downward;
 mod in_flight;
+mod note;
 mod roster;
 mod standing;
 mod upward;
 
 use downward::answer_cloudly;
 use in_flight::{InFlight, Share};
+pub use note::Note;
 use roster::Roster;
 pub use standing::Counts;
 
@@ -114,37 +116,6 @@ pub enum Action {
     Note(Note),
 }
 
-/// A statement of the forwarder for the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Note {
-    /// Cloudly issued the node a binding through this relay.
-    Registered {
-        /// The node.
-        node: Id,
-    },
-    /// A registration was answered without a readable binding: the node cannot be carried.
-    Unbound,
-    /// The socket of a carried node ended.
-    Gone {
-        /// The node.
-        node: Id,
-    },
-    /// A request of a socket was refused as not its session's.
-    Foreign {
-        /// Its method.
-        method: String,
-        /// What was foreign.
-        which: Foreign,
-    },
-    /// A forward ran past its budget.
-    Timeout {
-        /// Its method.
-        method: String,
-        /// The node, where the relay knows it.
-        node: Option<Id>,
-    },
-}
-
 /// Whom a request of a node is answered to.
 #[derive(Clone)]
 struct Up {
@@ -188,6 +159,8 @@ pub struct Forwarder {
     waits: u64,
     in_flight: InFlight,
     counts: Counts,
+    /// Open sockets whose registration was refused for want of a session.
+    turned_away: BTreeSet<Socket>,
 }
 
 impl Default for Forwarder {
@@ -204,6 +177,7 @@ impl Default for Forwarder {
             waits: 0,
             in_flight: InFlight::default(),
             counts: Counts::default(),
+            turned_away: BTreeSet::new(),
         }
     }
 }
@@ -229,6 +203,17 @@ impl Forwarder {
     /// Whether the node is carried on this very socket and registered under an older connection.
     pub fn is_stale(&self, node: &Id, socket: Socket) -> bool {
         self.session.is_some_and(|count| self.roster.is_older(node, socket, count))
+    }
+
+    /// The sockets whose registration was refused for want of a session, and which wait for it ever since (FWD-10,
+    /// OUT-11): as many as there are places for sockets at most.
+    pub fn turned_away(&self) -> Vec<Socket> {
+        self.turned_away.iter().copied().filter(|socket| self.is_turned_away(*socket)).collect()
+    }
+
+    /// Whether `socket` is one of those: it neither carries a node nor registers.
+    pub fn is_turned_away(&self, socket: Socket) -> bool {
+        self.turned_away.contains(&socket) && !self.carries(socket) && !self.in_flight.holds(socket)
     }
 
     /// Whether a node is carried on `socket`.
@@ -278,6 +263,7 @@ impl Forwarder {
             self.waiting.remove(&(wait.1, wait.2));
         }
         self.in_flight.close(socket);
+        self.turned_away.remove(&socket);
         for ended in self.down.end_of(socket) {
             self.counts.pushes_refused += 1;
             actions.push(answer_cloudly(&ended, &node_not_connected(ended.purpose.node.as_str())));
@@ -295,10 +281,10 @@ impl Forwarder {
             let registers = ended.purpose.kind == NodeMethod::Register;
             if registers && now.mono < ended.purpose.arrived + REGISTRATION_WAIT {
                 self.wait(Waiting { method: ended.method, body: ended.body, up: ended.purpose });
+            } else if registers {
+                self.turn_away(&ended.method, &ended.purpose, actions);
             } else {
-                let granted = if registers { REGISTRATION_WAIT } else { Duration::ZERO };
-                let refusal = session_unavailable(granted.as_millis());
-                self.refuse_node(&ended.method, &ended.purpose, &refusal, actions);
+                self.refuse_node(&ended.method, &ended.purpose, &session_unavailable(0), actions);
             }
         }
     }
@@ -307,8 +293,7 @@ impl Forwarder {
         while let Some(entry) = self.waiting.first_entry().filter(|entry| entry.key().0 <= now.mono) {
             let ((until, number), waiting) = entry.remove_entry();
             self.waiting_of.remove(&(waiting.up.socket, until, number));
-            let refusal = session_unavailable(REGISTRATION_WAIT.as_millis());
-            self.refuse_node(&waiting.method, &waiting.up, &refusal, actions);
+            self.turn_away(&waiting.method, &waiting.up, actions);
         }
         while let Some(due) = self.up.due(now) {
             match due {

@@ -9,7 +9,7 @@ use super::{
     calls::{Purpose, announced},
 };
 use crate::{
-    contract::identity::RegisterSession,
+    contract::{identity::RegisterSession, values::Id},
     escrow, forwarder, hub, ingress,
     protocol::Kind,
     readiness::Hop,
@@ -57,7 +57,8 @@ impl Core {
             self.ingress(ingress::Event::SessionUp, turn);
             self.hub(hub::Event::SessionUp, turn);
             if !self.stopping {
-                self.continuity.session_changed(self.forwarder.stale(), turn.now);
+                let (stale, turned_away) = (self.forwarder.stale(), self.forwarder.turned_away());
+                self.continuity.session_changed(stale, turned_away, turn.now);
             }
             turn.effects.push(Effect::Dispatchable(true));
         }
@@ -112,13 +113,23 @@ impl Core {
         self.session(&session::Event::Announced { connection, announced }, turn);
     }
 
+    /// The nodes whose turn it is are asked to register again; of one that could not register the relay has read no id.
     pub(super) fn recarry(&mut self, turn: &mut Turn) {
-        let stale = |node: &_, socket| self.forwarder.is_stale(node, socket);
-        for (node, socket) in self.continuity.due(turn.now, stale) {
-            info!(
-                node = node.as_str(),
-                "node {node} asked to re-register: this relay's Cloudly session changed"
-            );
+        let ingress = self.ingress.bound();
+        let waits = |node: Option<&Id>, socket| match node {
+            Some(node) => self.forwarder.is_stale(node, socket),
+            None => self.forwarder.is_turned_away(socket) && ingress != Some(socket),
+        };
+        for (node, socket) in self.continuity.due(turn.now, waits) {
+            match node {
+                Some(node) => info!(
+                    node = node.as_str(),
+                    "node {node} asked to re-register: this relay's Cloudly session changed"
+                ),
+                None => {
+                    debug!(socket, "a node that found no Cloudly session is asked to register: it is back")
+                }
+            }
             turn.effects.push(Effect::CloseNode(socket));
         }
     }

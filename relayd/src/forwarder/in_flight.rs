@@ -99,6 +99,11 @@ impl InFlight {
         }
     }
 
+    /// Whether a request of the socket is in flight.
+    pub(super) fn holds(&self, socket: Socket) -> bool {
+        self.sockets.contains_key(&socket)
+    }
+
     /// Requests in flight.
     pub(super) fn count(&self) -> usize {
         self.sockets.values().map(|held| held.requests).sum()

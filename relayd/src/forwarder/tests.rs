@@ -4,6 +4,7 @@ use bytes::Bytes;
 use coreflow_ipc::typedrequest::{Envelope, Outcome, PeerError, UNKNOWN_METHOD, read};
 
 use super::*;
+use crate::refusals::Foreign;
 
 mod downward;
 mod model;

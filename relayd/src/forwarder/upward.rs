@@ -80,6 +80,7 @@ impl Forwarder {
     ) {
         let bytes = request.body.len();
         let share = self.share(socket);
+        self.turned_away.remove(&socket);
         self.in_flight.take(socket, bytes, share);
         let up = Up { socket, kind, ids: request.ids, arrived: now.mono, bytes, share, handed: false };
         let waiting = Waiting { method: request.method, body: request.body, up };
@@ -123,6 +124,12 @@ impl Forwarder {
         self.answer_node(method, up, refusal, actions);
     }
 
+    /// There was no session to register on (FWD-10). The node may not try again on this socket by itself.
+    pub(super) fn turn_away(&mut self, method: &str, up: &Up, actions: &mut Vec<Action>) {
+        self.turned_away.insert(up.socket);
+        self.refuse_node(method, up, &session_unavailable(REGISTRATION_WAIT.as_millis()), actions);
+    }
+
     fn answer_node(&mut self, method: &str, up: &Up, outcome: &Outcome, actions: &mut Vec<Action>) {
         self.in_flight.give_back(up.socket, up.bytes, up.share);
         actions.push(Action::SendDown { socket: up.socket, frame: write_answer(method, &up.ids, outcome) });
@@ -136,6 +143,7 @@ impl Forwarder {
                 self.counts.registrations += 1;
                 let node = bound.session.node_id.clone();
                 if let Some(tied) = self.roster.register(socket, bound.session, count) {
+                    self.turned_away.remove(&socket);
                     actions.extend(tied.replaced.map(|node| Action::Note(Note::Gone { node })));
                     actions.extend(tied.superseded.map(Action::Superseded));
                     actions.push(Action::Note(Note::Registered { node }));

@@ -145,3 +145,88 @@ fn a_registration_waits_for_the_returned_session() {
     assert_eq!(told, [Did::NodeTold(5, "r".into(), Told::Response(of("n")))]);
     assert_eq!(closes(&script.pass(5000 * MS)), Vec::<Socket>::new());
 }
+
+/// Refused registrations on these sockets: the session has been away for longer than they wait.
+fn turned_away(script: &mut Script, sockets: std::ops::Range<Socket>) {
+    for socket in sockets.clone() {
+        assert_eq!(script.node(socket, asked("r", NODE_REGISTERS, &node_registration())), []);
+    }
+    let refusal = Told::Error("relay-session-unavailable: no Cloudly session after waiting 5000 ms".into());
+    let told = script.pass(5000 * MS);
+    for socket in sockets {
+        assert!(told.contains(&Did::NodeTold(socket, "r".into(), refusal.clone())), "{told:?}");
+    }
+}
+
+/// FWD-10, OUT-06, OUT-07, OUT-09, OUT-10, OUT-11: nodes that could not register during the outage stay connected until
+/// the session is back, and are then asked to register at the pace of the others, each once.
+#[test]
+fn nodes_that_found_no_session_are_asked_to_register_when_it_is_back() {
+    let mut script = carrying(2);
+    script.session(session::Event::Closed { connection: 1 });
+    turned_away(&mut script, 5..8);
+    script.connection = 2;
+    assert_eq!(closes(&script.pass(60_000 * MS)), Vec::<Socket>::new());
+    let (lines, closed) = logged(|| {
+        let mut closed = closes(&script.connect());
+        assert_eq!(closed, [1]);
+        for socket in [2, 5, 6, 7] {
+            assert_eq!(closes(&script.pass(74 * MS)), Vec::<Socket>::new());
+            assert_eq!(closes(&script.pass(MS)), [socket]);
+            closed.push(socket);
+        }
+        closed
+    });
+    let asked = |line: &&String| line.contains("that found no Cloudly session") && line.starts_with("DEBUG");
+    assert_eq!(lines.iter().filter(asked).count(), 3, "{lines:?}");
+    closed.into_iter().for_each(|socket| drop(script.on(Event::NodeClosed { socket })));
+    assert_eq!(closes(&script.pass(60_000 * MS)), Vec::<Socket>::new());
+    assert_eq!(closes(&script.reconnect()), Vec::<Socket>::new());
+    assert_eq!(closes(&script.pass(60_000 * MS)), Vec::<Socket>::new());
+}
+
+/// OUT-07, OUT-10: of a thousand such nodes none is closed that is gone, that registered or registers by itself, or on
+/// whose socket the ingress is bound; the others fit the window.
+#[test]
+fn a_node_that_found_no_session_and_came_again_by_itself_is_not_closed() {
+    let mut script = Script::registered();
+    script.session(session::Event::Closed { connection: 1 });
+    turned_away(&mut script, 100..1100);
+    script.on(Event::NodeClosed { socket: 1099 });
+    // It tries again: the session comes back while it waits.
+    assert_eq!(script.node(1098, asked("r", NODE_REGISTERS, &node_registration())), []);
+    script.connection = 2;
+    script.pass(500 * MS);
+    let start = script.now.mono;
+    let mut closed = closes(&script.connect());
+    script.carry(1097, "n");
+    assert!(served(&script.node(1096, asked("r", NODE_REGISTERS, &node_registration())), NODE_REGISTERS));
+    let ingress =
+        format!(r#"{{"protocol":{OFFER},"authorization":"a","nodeId":"n","ingressInstanceNonce":"x"}}"#);
+    let sent = script.node(1095, asked("i", "registerClusterIngress", &ingress));
+    let accepted = format!(r#"{{"protocol":{OFFER},"ingress":{{"id":"i","generation":1}}}}"#);
+    script.answer(&sent, ok(&accepted));
+    while let Some(due) = script.core.continuity.next_deadline() {
+        let next = script.pass(due - script.now.mono);
+        closed.extend(closes(&next));
+        assert!(script.now.mono - start < 5000 * MS, "{} closed", closed.len());
+    }
+    assert_eq!(closed, (100..1095).collect::<Vec<Socket>>());
+}
+
+/// OUT-05, OUT-19: a session that is lost before their turn leaves them waiting for the next.
+#[test]
+fn a_session_lost_half_way_leaves_those_without_a_registration_for_the_next() {
+    let mut script = Script::registered();
+    script.session(session::Event::Closed { connection: 1 });
+    turned_away(&mut script, 5..8);
+    script.connection = 2;
+    script.pass(MS);
+    assert_eq!(closes(&script.connect()), [5]);
+    script.on(Event::NodeClosed { socket: 5 });
+    script.session(session::Event::Closed { connection: 2 });
+    script.connection = 3;
+    assert_eq!(closes(&script.pass(1000 * MS)), Vec::<Socket>::new());
+    assert_eq!(closes(&script.connect()), [6]);
+    assert_eq!(closes(&script.pass(75 * MS)), [7]);
+}

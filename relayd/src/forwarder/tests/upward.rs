@@ -440,3 +440,36 @@ fn an_answer_without_a_readable_binding_registers_nobody() {
         assert_eq!(script.forwarder.carried(), 0);
     }
 }
+
+/// FWD-10, OUT-11: a socket whose registration was refused for want of a session is remembered, also where the session
+/// took the registration along; until it ends, tries again or is carried.
+#[test]
+fn who_found_no_session_is_remembered() {
+    let mut script = Script::without_session();
+    for socket in 1..4 {
+        script.ask(socket, "r", REGISTER, &registration());
+    }
+    script.pass(4_999 * MS);
+    assert!(script.forwarder.turned_away().is_empty());
+    script.pass(MS);
+    assert_eq!(script.forwarder.turned_away(), [1, 2, 3]);
+    script.on(Event::Closed { socket: 1 });
+    script.ask(2, "again", REGISTER, &registration());
+    assert_eq!(script.forwarder.turned_away(), [3]);
+    script.up(1);
+    assert_eq!(script.forwarder.turned_away(), [3]);
+    script.carry(3, "n");
+    script.carry(4, "m");
+    assert!(script.forwarder.turned_away().is_empty());
+    // One of them is carried, and two waited for an answer longer than they would for a session.
+    for socket in [4, 5] {
+        script.registers(socket, "taken along");
+    }
+    script.pass(5_000 * MS);
+    let recent = script.registers(6, "recent");
+    script.on(Event::SessionDown);
+    assert_eq!(script.forwarder.turned_away(), [2, 5]);
+    script.up(2);
+    script.cloudly(&recent, &ok(&of("late")));
+    assert_eq!(script.forwarder.turned_away(), [2, 5]);
+}
