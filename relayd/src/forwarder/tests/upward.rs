@@ -466,10 +466,23 @@ fn who_found_no_session_is_remembered() {
         script.registers(socket, "taken along");
     }
     script.pass(5_000 * MS);
-    let recent = script.registers(6, "recent");
+    script.registers(6, "recent");
     script.on(Event::SessionDown);
     assert_eq!(script.forwarder.turned_away(), [2, 5]);
     script.up(2);
-    script.cloudly(&recent, &ok(&of("late")));
+    script.on(Event::Closed { socket: 6 });
     assert_eq!(script.forwarder.turned_away(), [2, 5]);
+    // Whose first registration is refused while the second waits is not idle.
+    script.on(Event::SessionDown);
+    script.ask(7, "first", REGISTER, &registration());
+    script.pass(3_000 * MS);
+    script.ask(7, "second", REGISTER, &registration());
+    let refused = script.pass(2_000 * MS);
+    assert!(
+        matches!(&refused[..], [Seen::Node(7, first, Told::Error { .. })] if first == "first"),
+        "{refused:?}"
+    );
+    assert_eq!(script.forwarder.turned_away(), [2, 5]);
+    script.pass(3_000 * MS);
+    assert_eq!(script.forwarder.turned_away(), [2, 5, 7]);
 }
