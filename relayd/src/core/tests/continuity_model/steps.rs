@@ -63,6 +63,7 @@ impl Model {
         let body = format!(r#"{{"protocol":{OFFER},"nodeId":"{node}","via":"{correlation}"}}"#);
         let asked_at = Asked { socket, node: node.to_owned(), at: self.script.now.mono, sent: None };
         self.unanswered.insert(correlation.clone(), asked_at);
+        self.acts(socket);
         let envelope = asked(&correlation, NODE_REGISTERS, &body);
         self.on(Event::FromNode { socket, envelope });
     }
@@ -86,6 +87,7 @@ impl Model {
         self.closing.remove(&socket);
         self.superseded.remove(&socket);
         self.leaves(socket);
+        self.acts(socket);
         self.unanswered.retain(|_, asked| asked.socket != socket);
         self.on(Event::NodeClosed { socket });
     }
@@ -226,6 +228,7 @@ impl Model {
                 self.stopped = true;
                 self.slots.clear();
                 self.owed.clear();
+                self.owed_away.clear();
                 self.on(Event::Stop);
             }
             1 => {
@@ -271,7 +274,7 @@ impl Model {
         self.restore();
         self.pass(WAIT);
         if self.standing && !self.stopped {
-            assert_eq!((self.slots.len(), self.owed.len()), (0, 0));
+            assert_eq!((self.slots.len(), self.owed.len(), self.owed_away.len()), (0, 0, 0));
             self.end_closing(&mut Dice(u64::MAX));
             let count = self.count;
             assert!(self.carried.values().all(|(_, registered)| *registered == count), "OUT-04");
