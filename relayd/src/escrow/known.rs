@@ -45,6 +45,12 @@ impl Known {
         self.0.remove(node);
     }
 
+    /// Of how many nodes something is known.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// What is known of the session; of another session of the node nothing is any more.
     fn of(&mut self, session: Binding) -> &mut Projections {
         let fresh = |session: Binding| Projections { session, acknowledged: None, given_up: None };

@@ -124,10 +124,13 @@ fn what_fails_leaves_the_serving_certificate() {
         (None, "failed: timeout"),
     ] {
         let fetch = until_fetched(&mut script, Duration::from_secs(TIME)).expect("it is asked for");
-        let (lines, done) = logged(|| match outcome {
+        let (mut lines, mut done) = logged(|| match outcome {
             Some(outcome) => script.answer(&fetch, outcome),
             None => script.pass(10_000 * MS),
         });
+        // The script answers no read of the route table, which is made again.
+        done.retain(|did| !served(std::slice::from_ref(did), TABLE));
+        lines.retain(|line| !line.contains("getClusterRouteTable"));
         assert_eq!(done, [], "{reason}");
         let [line] = warnings(&lines)[..] else { panic!("{lines:?}") };
         assert!(line.contains(reason) && line.contains("relay.test"), "{line}");

@@ -85,7 +85,7 @@ fn a_run_that_is_dropped_in_an_outage_leaves_no_timer() {
     let offered = offer(&script.on(Event::SessionDown));
     assert!(script.escrow.next_deadline(script.now).is_some());
     let projection = read_projection(&projection("p", 4));
-    let led = script.on(Event::Acknowledged { node: id("n"), projection });
+    let led = script.on(Event::Acknowledged { session: binding("n", "s"), projection });
     assert_eq!(led, dropped(Dropped::ProjectionReplaced));
     assert_eq!(script.escrow.next_deadline(script.now), None);
     assert_eq!(script.acknowledges(&offered), [], "what the node says to it is of no account");
@@ -197,8 +197,10 @@ fn what_a_node_replaced_is_known_beyond_the_end_of_custody() {
     for before in [true, false] {
         let mut script = holding();
         let end = Event::RegistrationRefused { text: ENDING[0].to_owned() };
-        let acknowledged =
-            Event::Acknowledged { node: id("n"), projection: read_projection(&projection("p", 4)) };
+        let acknowledged = Event::Acknowledged {
+            session: binding("n", "s"),
+            projection: read_projection(&projection("p", 4)),
+        };
         let events = if before { [acknowledged, end] } else { [end, acknowledged] };
         for event in events {
             script.on(event);
@@ -218,14 +220,16 @@ fn what_a_node_replaced_is_known_beyond_the_end_of_custody() {
 fn nothing_that_a_node_acknowledged_outlasts_its_socket() {
     let mut script = Script::new();
     script.carry(1, "n");
-    let acknowledged =
-        || Event::Acknowledged { node: id("n"), projection: read_projection(&projection("p", 4)) };
+    let acknowledged = || Event::Acknowledged {
+        session: binding("n", "s"),
+        projection: read_projection(&projection("p", 4)),
+    };
     script.on(acknowledged());
-    assert_eq!(script.escrow.acknowledged.len(), 1);
+    assert_eq!(script.escrow.known.len(), 1);
     script.roster.0.clear();
     script.on(Event::Gone { node: id("n") });
     script.on(acknowledged());
-    assert!(script.escrow.acknowledged.is_empty());
+    assert!(script.escrow.known.len() == 0);
 }
 
 /// ESC-54, ESC-59: a superseded credential drops every run, and nothing is held again in this process.

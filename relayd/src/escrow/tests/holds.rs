@@ -44,9 +44,10 @@ fn what_became_of_a_hold_is_said() {
         notes(script.on(Event::Tick))
     };
     assert_eq!(said(&mut script, &body(3, 0, 2)), [Note::Held { node: node.clone(), held: 2 }]);
-    let stale = Note::HoldRefused { node: Some(node), refusal: "escrow-run-stale" };
+    let stale = Note::HoldRefused { node: Some(node), refusal: "escrow-run-stale", path: None };
     assert_eq!(said(&mut script, &body(2, 0, 2)), [stale]);
-    let invalid = Note::HoldRefused { node: None, refusal: "escrow-run-invalid" };
+    let invalid =
+        Note::HoldRefused { node: None, refusal: "escrow-run-invalid", path: Some("session".into()) };
     assert_eq!(said(&mut script, "{}"), [invalid]);
 }
 
