@@ -101,6 +101,8 @@ pub enum Event {
     SessionDown,
     /// Cloudly accepted a registration of this relay, changed or not (VPN-24).
     Accepted,
+    /// The relay is parked: Cloudly is asked for nothing any more (REG-57).
+    Parked,
     /// A deadline passed, or may have.
     Tick,
 }
@@ -231,6 +233,10 @@ impl Hub {
             Event::Accepted => {
                 self.accepted = self.session;
                 self.read(now, &mut actions);
+            }
+            Event::Parked => {
+                self.accepted = false;
+                self.rereads.settle();
             }
             Event::Tick => self.tick(now, &mut actions),
         }

@@ -55,6 +55,7 @@ impl Core {
                 registration::Action::GiveUpCustody => {
                     self.escrow(escrow::Event::Parked, turn);
                     self.ingress(ingress::Event::Parked, turn);
+                    self.hub(hub::Event::Parked, turn);
                 }
                 registration::Action::ParkSession => self.session(&session::Event::Park, turn),
                 registration::Action::StateParked(line) => {

@@ -126,7 +126,7 @@ fn links_cause_few_reads() {
     assert_eq!(reads, 2);
 }
 
-/// VPN-24, VPN-35: a read that brought no decision is made again after thirty seconds, while the registration stands and
+/// VPN-24, VPN-35, REG-57: a read that brought no decision is made again after thirty seconds, while the registration stands and
 /// a hub is there; one that brought one is not.
 #[test]
 fn a_read_without_a_decision_is_made_again() {
@@ -171,6 +171,14 @@ fn a_read_without_a_decision_is_made_again() {
     gone.answer_read(plain_refusal("relay-not-connected"));
     gone.on(Event::SessionDown);
     assert!(!gone.pass(3_600_000 * MS).contains(&Seen::Read), "the next acceptance reads in any case");
+
+    let mut parked = Script::new();
+    parked.on(Event::Accepted);
+    parked.answer_read(plain_refusal("relay-not-connected"));
+    parked.on(Event::Parked);
+    assert!(!parked.pass(3_600_000 * MS).contains(&Seen::Read), "a parked relay asks for nothing");
+    parked.lose(1);
+    assert!(!parked.link(2, None).contains(&Seen::Read), "for a new vpnd neither");
 
     let mut pushed = Script::new();
     pushed.on(Event::Accepted);
