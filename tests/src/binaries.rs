@@ -6,7 +6,9 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 const PACKAGES: [&str; 4] = ["coreflow-supervisor", "coreflow-relayd", "coreflow-pulld", "coreflow-vpnd"];
-const NAMES: [&str; 5] = ["coreflow", "coreflowctl", "coreflow-relayd", "coreflow-pulld", "coreflow-vpnd"];
+/// What the relay is made of.
+pub(crate) const NAMES: [&str; 5] =
+    ["coreflow", "coreflowctl", "coreflow-relayd", "coreflow-pulld", "coreflow-vpnd"];
 
 /// The directory that holds `coreflow` and its workers, built by the first caller. Other test
 /// processes that build at the same time wait on cargo's own lock.
@@ -58,7 +60,7 @@ fn build() -> PathBuf {
 }
 
 /// `target/<profile>` of an executable in it, in its `deps` or in its `examples`.
-fn profile_directory(executable: &Path) -> Option<&Path> {
+pub(crate) fn profile_directory(executable: &Path) -> Option<&Path> {
     let directory = executable.parent()?;
     match directory.file_name()?.to_str()? {
         "deps" | "examples" => directory.parent(),

@@ -23,8 +23,10 @@
 //! - [`tunnel`]: a node's end of the managed VPN, [`ipv4`]: what goes through it, [`vpn_bed`]: a relay with a hub.
 //! - [`soak`]: a run of faults of every party, drawn from a seed.
 //! - [`systemd_peers`]: whom the relay meets under a real systemd, led by the script in `tests/systemd`.
+//! - [`attacks`]: the attacks on the isolation, for `cargo attacks`.
 //! - [`pull_clients`]: real container clients pulling from a real registry, for `cargo pull-clients`.
 
+pub mod attacks;
 pub mod authority;
 pub mod bench;
 pub mod binaries;

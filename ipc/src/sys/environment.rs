@@ -103,7 +103,7 @@ fn values_of(name: &[u8]) -> Vec<(*mut u8, usize)> {
 mod tests {
     use super::*;
 
-    // What the wiping does to /proc/self/environ is tested in a process of its own, tests/confinement.rs.
+    // What the wiping does to /proc/self/environ is tested in a process of its own, tests/tests/confinement.rs.
 
     #[test]
     fn a_name_no_variable_can_have_is_refused() {

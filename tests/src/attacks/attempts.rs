@@ -1,5 +1,6 @@
 //! The attempts by name, and those on files, memory and the confinement itself.
 #![expect(unsafe_code, reason = "attacks are made with raw system calls")]
+#![expect(clippy::unwrap_used, reason = "what surprises an attacker fails the attack by name")]
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -9,7 +10,7 @@ use coreflow_ipc::sys::{self, Errno};
 use nix::sys::resource::{Resource, getrlimit};
 
 use super::child::{Attacker, SECRET};
-use super::{network, processes, work};
+use super::{files, kernel, memory, network, processes, work};
 
 /// What the kernel answered, with a word on success.
 pub(crate) type Answered = Result<String, Errno>;
@@ -17,15 +18,20 @@ pub(crate) type Attempt = fn(&mut Attacker) -> Answered;
 
 /// The attempt called `name`.
 pub(crate) fn named(name: &str) -> Attempt {
-    let lists = [OWN, network::ATTEMPTS, processes::ATTEMPTS, work::ATTEMPTS];
+    let lists = [
+        OWN,
+        files::ATTEMPTS,
+        kernel::ATTEMPTS,
+        memory::ATTEMPTS,
+        network::ATTEMPTS,
+        processes::ATTEMPTS,
+        work::ATTEMPTS,
+    ];
     let found = lists.into_iter().flatten().find(|(entry, _)| *entry == name);
     found.unwrap_or_else(|| panic!("no attempt {name}")).1
 }
 
 const OWN: &[(&str, Attempt)] = &[
-    ("open a file", |a| done(fs::File::open(&a.argument))),
-    ("look at a file", |a| done(fs::metadata(&a.argument))),
-    ("create a file", |a| done(fs::File::create(&a.argument))),
     ("make a file in memory", |_| call(libc::SYS_memfd_create, [c"m".as_ptr().addr(), 0, 0, 0, 0]).map(word)),
     ("map executable memory", |_| map(libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC).map(word)),
     ("make memory executable", make_executable),
@@ -33,10 +39,34 @@ const OWN: &[(&str, Attempt)] = &[
     ("limits", limits),
     ("say whether dumpable", |_| Ok(prctl(libc::PR_GET_DUMPABLE, 0)?.to_string())),
     ("become dumpable", |_| prctl(libc::PR_SET_DUMPABLE, 1).map(word)),
-    ("load a filter", |_| call(libc::SYS_seccomp, [1, 0, 0, 0, 0]).map(word)),
+    ("load a filter", |_| {
+        let (mode, filter) = (libc::SECCOMP_MODE_FILTER as usize, AllowAll::new());
+        call(libc::SYS_prctl, [libc::PR_SET_SECCOMP as usize, mode, filter.program(), 0, 0]).map(word)
+    }),
+    ("outlive its supervisor", |_| prctl(libc::PR_SET_PDEATHSIG, 0).map(word)),
     ("abort", |_| std::process::abort()),
     ("look for the variable", look_for_the_variable),
 ];
+
+/// A socket filter that passes everything, as a filter of system calls that allows everything: one return.
+pub(crate) struct AllowAll {
+    _instruction: Box<libc::sock_filter>,
+    program: Box<libc::sock_fprog>,
+}
+
+impl AllowAll {
+    pub(crate) fn new() -> Self {
+        let all = 0x7fff_0000;
+        let mut instruction = Box::new(libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: all });
+        let program = Box::new(libc::sock_fprog { len: 1, filter: &raw mut *instruction });
+        Self { _instruction: instruction, program }
+    }
+
+    /// Where the kernel reads it.
+    pub(crate) fn program(&self) -> usize {
+        (&raw const *self.program).addr()
+    }
+}
 
 /// A system call with live arguments of its own kind.
 pub(crate) fn call(number: libc::c_long, arguments: [usize; 5]) -> Result<usize, Errno> {

@@ -1,24 +1,26 @@
-//! The process under attack: this binary again, told its role and its attempt by the environment, with its
-//! link as descriptor 0 and its last words on a pipe, as a worker has them.
-#![expect(unsafe_code, reason = "a child takes its way before the test harness starts a thread")]
+//! The attacker: `coreflow-attacks` once more, told its role and its attempt by the environment, with its link as
+//! descriptor 0 and its last words on a pipe, as a worker has them, and confined by the very call that confines one.
+#![expect(clippy::unwrap_used, reason = "what surprises an attacker or its judge fails the attack by name")]
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use coreflow_ipc::codec;
 use coreflow_ipc::confine::{Layer, Profile, Report, Started, State, confine};
 use coreflow_ipc::sys::{Errno, Signal};
-
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::attempts;
+use super::wall::{Layers, switch_off};
+use crate::binaries::profile_directory;
 
 /// How long a test waits for a child before it fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a worker says before it answers bytes; no report and no word holds these.
 pub(crate) const MARK: [u8; 4] = [0xff, 0xfe, 0xfd, 0xfc];
@@ -31,37 +33,73 @@ const ATTEMPT: &str = "CONFINEMENT_ATTEMPT";
 const ARGUMENT: &str = "CONFINEMENT_ARGUMENT";
 const PORT: &str = "CONFINEMENT_PORT";
 const SUPERVISOR: &str = "CONFINEMENT_SUPERVISOR";
+const VICTIM: &str = "CONFINEMENT_VICTIM";
+const WITHOUT: &str = "CONFINEMENT_WITHOUT";
+/// The executable that an attacker is.
+const PROGRAM: &str = "coreflow-attacks";
 /// A variable whose value the wiping of the environment is tested on.
 pub(crate) const SECRET: (&str, &str) = ("CONFINEMENT_SECRET", "a-value-nobody-should-see");
 
-/// Under which profile a child makes its attempt.
+/// Under which profile an attacker makes its attempt, and on whom.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Role {
+pub struct Role {
     name: &'static str,
     port: u16,
     supervisor: Option<u32>,
+    victim: Option<u32>,
+    without: Layers,
 }
 
 const fn role(name: &'static str) -> Role {
-    Role { name, port: 9, supervisor: None }
+    Role { name, port: 9, supervisor: None, victim: None, without: Layers::NONE }
 }
 
-pub(crate) const BARE: Role = role("bare");
-pub(crate) const RELAYD: Role = role("relayd");
-pub(crate) const PULLD: Role = role("pulld");
-pub(crate) const VPND: Role = role("vpnd");
+/// No profile at all: the control.
+pub const BARE: Role = role("bare");
+/// relayd's profile.
+pub const RELAYD: Role = role("relayd");
+/// pulld's profile.
+pub const PULLD: Role = role("pulld");
+/// vpnd's profile.
+pub const VPND: Role = role("vpnd");
 
 impl Role {
-    pub(crate) fn dialling(self, port: u16) -> Self {
+    /// The role's name: `bare` or the worker's.
+    #[must_use]
+    pub(crate) fn name(self) -> &'static str {
+        self.name
+    }
+
+    /// The same role against the process `victim`; its parent is one otherwise.
+    #[must_use]
+    pub(crate) fn against(self, victim: u32) -> Self {
+        Self { victim: Some(victim), ..self }
+    }
+
+    /// The same role on a kernel that swallows `layers`.
+    #[must_use]
+    pub(crate) fn without(self, layers: Layers) -> Self {
+        Self { without: layers, ..self }
+    }
+
+    /// The same role with `port` as the one that its profile may dial, if any.
+    #[must_use]
+    pub fn dialling(self, port: u16) -> Self {
         Self { port, ..self }
     }
 
     /// The supervisor the child is told of, where that is not the process that starts it.
-    pub(crate) fn started_by(self, supervisor: u32) -> Self {
+    #[must_use]
+    pub fn started_by(self, supervisor: u32) -> Self {
         Self { supervisor: Some(supervisor), ..self }
     }
 
-    pub(crate) fn open_files(self) -> u64 {
+    /// The most open files of its profile.
+    ///
+    /// # Panics
+    /// When it is no worker.
+    #[must_use]
+    pub fn open_files(self) -> u64 {
         profile(self.name, self.port).expect("a worker").open_files
     }
 }
@@ -78,9 +116,12 @@ fn profile(name: &str, port: u16) -> Option<Profile> {
 
 /// How an attempt ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub enum Answer {
+    /// It succeeded, with a word on what it got.
     Done(String),
+    /// The kernel refused it.
     Refused(Errno),
+    /// The process was ended by a signal.
     Killed(Signal),
     /// The process ended without a word: it became another program.
     Silent,
@@ -88,15 +129,24 @@ pub(crate) enum Answer {
 
 /// All that is known of a child that ended.
 #[derive(Debug)]
-pub(crate) struct Outcome {
-    pub(crate) report: Option<Report>,
-    pub(crate) answer: Answer,
-    pub(crate) status: ExitStatus,
-    pub(crate) last_words: String,
+pub struct Outcome {
+    /// What the confinement said of its layers.
+    pub report: Option<Report>,
+    /// How the attempt ended.
+    pub answer: Answer,
+    /// How the process ended.
+    pub status: ExitStatus,
+    /// What it wrote to its standard error.
+    pub last_words: String,
 }
 
 impl Outcome {
-    pub(crate) fn state(&self, layer: Layer) -> State {
+    /// The reported state of `layer`.
+    ///
+    /// # Panics
+    /// When there is no report, or it leaves the layer out.
+    #[must_use]
+    pub fn state(&self, layer: Layer) -> State {
         let report = self.report.as_ref().expect("a confined child reports");
         report
             .layers
@@ -109,40 +159,80 @@ impl Outcome {
 }
 
 /// A child that runs.
-pub(crate) struct Running {
+pub struct Running {
     process: Child,
     link: UnixStream,
 }
 
-pub(crate) fn run(role: Role, attempt: &str, argument: &str) -> Outcome {
-    start(role, attempt, argument).finish()
+/// Has `role` make an attempt, and waits for its end.
+///
+/// # Panics
+/// When the attacker cannot be started or does not end.
+#[must_use]
+pub fn run(role: Role, attempt: &str, argument: &str) -> Outcome {
+    run_in(None, role, attempt, argument)
 }
 
-pub(crate) fn start(role: Role, attempt: &str, argument: &str) -> Running {
+/// The same in a directory, where a core file would be left.
+pub(crate) fn run_in(directory: Option<&Path>, role: Role, attempt: &str, argument: &str) -> Outcome {
+    begin(directory, role, attempt, argument).finish()
+}
+
+/// Starts an attempt.
+///
+/// # Panics
+/// When the attacker cannot be started.
+#[must_use]
+pub fn start(role: Role, attempt: &str, argument: &str) -> Running {
+    begin(None, role, attempt, argument)
+}
+
+fn begin(directory: Option<&Path>, role: Role, attempt: &str, argument: &str) -> Running {
     let (link, theirs) = UnixStream::pair().unwrap();
     link.set_read_timeout(Some(PATIENCE)).unwrap();
-    let process = command(role, attempt, argument, theirs.into()).spawn().unwrap();
+    let mut command = command(role, attempt, argument, theirs.into());
+    if let Some(directory) = directory {
+        command.current_dir(directory);
+    }
+    let process = command.spawn().unwrap();
     Running { process, link }
 }
 
-/// This binary as a child with `link` as its descriptor 0.
+/// The executable of the attackers: the own one, or the one beside the test that runs.
+fn program() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    if own.file_name() == Some(PROGRAM.as_ref()) {
+        return own;
+    }
+    profile_directory(&own).map(|directory| directory.join(PROGRAM)).unwrap()
+}
+
+/// An attacker with `link` as its descriptor 0.
 pub(crate) fn command(role: Role, attempt: &str, argument: &str, link: OwnedFd) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = Command::new(program());
     command.env(ROLE, role.name).env(ATTEMPT, attempt).env(ARGUMENT, argument);
     command.env(PORT, role.port.to_string());
     command.env(SUPERVISOR, role.supervisor.unwrap_or(std::process::id()).to_string());
+    command.env(WITHOUT, role.without.names());
     command.env(SECRET.0, SECRET.1);
+    if let Some(victim) = role.victim {
+        command.env(VICTIM, victim.to_string());
+    }
     command.stdin(Stdio::from(link)).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
 impl Running {
-    pub(crate) fn link(&mut self) -> &mut UnixStream {
+    /// The other end of its link.
+    pub fn link(&mut self) -> &mut UnixStream {
         &mut self.link
     }
 
     /// Reads over the reports on the link until a worker says that it answers bytes.
-    pub(crate) fn await_mark(&mut self) {
+    ///
+    /// # Panics
+    /// When it ends instead.
+    pub fn await_mark(&mut self) {
         let mut last = [0; MARK.len()];
         while last != MARK {
             last.rotate_left(1);
@@ -152,7 +242,10 @@ impl Running {
     }
 
     /// Sends a byte and waits for the answer; `None` when the link has ended, on either side of the send.
-    pub(crate) fn echo(&mut self, byte: u8) -> Option<u8> {
+    ///
+    /// # Panics
+    /// When it neither answers nor ends within [`PATIENCE`].
+    pub fn echo(&mut self, byte: u8) -> Option<u8> {
         let sent = self.link.write_all(&[byte]);
         let mut answer = [0];
         match self.link.read(&mut answer) {
@@ -165,13 +258,20 @@ impl Running {
     }
 
     /// Kills the child itself and waits for its end.
-    pub(crate) fn kill(&mut self) {
+    ///
+    /// # Panics
+    /// When it is no child any more.
+    pub fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
 
     /// Waits for the child's own end.
-    pub(crate) fn finish(mut self) -> Outcome {
+    ///
+    /// # Panics
+    /// When it does not end within [`PATIENCE`].
+    #[must_use]
+    pub fn finish(mut self) -> Outcome {
         let mut said = Vec::new();
         if let Err(error) = self.link.read_to_end(&mut said) {
             // A process that died with our bytes unread resets the link; what it said before has been read.
@@ -211,38 +311,38 @@ fn understand(said: &[u8]) -> (Option<Report>, Answer) {
 pub(crate) struct Attacker {
     pub(crate) link: UnixStream,
     pub(crate) argument: String,
-    pub(crate) parent: i32,
+    /// On whom the attempt is made: the process that started it, where nobody is named.
+    pub(crate) victim: i32,
 }
 
-/// The C library calls this before `main`, like every constructor, while the process has one thread: the
-/// harness would run a test on a second one, and a process with two is not confined.
-#[used]
-// SAFETY: the section holds pointers to functions of this type, which the C library calls once each; the
-// standard library needs no preparation by `main` for what a child does.
-#[unsafe(link_section = ".init_array")]
-static BEFORE_THE_HARNESS: extern "C" fn() = become_child;
-
-extern "C" fn become_child() {
+/// Becomes an attacker where the environment says so, and ends as one. Called first of all in `main`: a process with
+/// threads is not confined.
+///
+/// # Panics
+/// When the environment is not that of an attacker, or what surprises it happens: its judge sees that it died.
+#[must_use]
+pub fn is_attacker() -> bool {
     if std::env::var_os(ROLE).is_none() {
-        return;
+        return false;
     }
-    main();
-    // SAFETY: ends the process at once; nothing is left to be flushed.
-    unsafe { libc::_exit(0) };
+    attack();
+    true
 }
 
 /// The child: confines itself as its role says, reports, makes its attempt, says how it was answered.
-fn main() {
+fn attack() {
     let read = |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
     let (role, attempt, argument) = (read(ROLE), read(ATTEMPT), read(ARGUMENT));
     let supervisor = read(SUPERVISOR).parse().unwrap();
     let profile = profile(&role, read(PORT).parse().unwrap());
     let attempt = attempts::named(&attempt);
     // Asked for here, as no worker may ask later.
-    let parent = std::os::unix::process::parent_id().cast_signed();
+    let parent = std::os::unix::process::parent_id();
+    let victim = std::env::var(VICTIM).map_or(parent, |victim| victim.parse().unwrap()).cast_signed();
     // A host may have no core files to begin with; here their end is the confinement's work.
     let (_, hard) = getrlimit(Resource::RLIMIT_CORE).unwrap();
     setrlimit(Resource::RLIMIT_CORE, hard, hard).unwrap();
+    switch_off(Layers::named(&read(WITHOUT)));
     let confined = profile.map(|profile| confine(&profile, &Started { supervisor }));
     // Opened only here: the confinement closes every descriptor but the first three.
     let mut link = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
@@ -257,7 +357,7 @@ fn main() {
     let bytes = bytes.unwrap_or_default();
     link.write_all(&u16::try_from(bytes.len()).unwrap().to_be_bytes()).unwrap();
     link.write_all(&bytes).unwrap();
-    let mut attacker = Attacker { link, argument, parent };
+    let mut attacker = Attacker { link, argument, victim };
     let said = match attempt(&mut attacker) {
         Ok(said) => said,
         Err(errno) => format!("errno {}", errno as i32),

@@ -1,25 +1,18 @@
-//! The confinement of a worker, attacked on the running kernel: this test binary starts itself as a worker
-//! under a profile (or bare, as the control), lets it try one thing, and judges the kernel's answer.
+//! The confinement of a worker on the running kernel: a process is confined as a worker is (or bare, as the control),
+//! tries one thing, and the kernel's answer is judged. `cargo attacks` shows which layer each refusal comes from.
 //!
 //! Proves ARC-05, ARC-11, ARC-12, ARC-20, ARC-21 and the kernel's side of ARC-02, ARC-03, ARC-04 and ARC-23.
 #![expect(clippy::unwrap_used, reason = "what surprises a test fails it")]
-
-mod confinement {
-    pub(crate) mod attempts;
-    pub(crate) mod child;
-    pub(crate) mod network;
-    pub(crate) mod processes;
-    pub(crate) mod work;
-}
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
 
-use confinement::child::{Answer, BARE, PULLD, RELAYD, Role, VPND, run, start};
 use coreflow_ipc::confine::{Layer, State};
 use coreflow_ipc::sys::{self, Errno, Signal};
+use coreflow_tests::attacks::child::{Answer, BARE, PATIENCE, PULLD, RELAYD, Role, VPND, run, start};
+use coreflow_tests::attacks::processes::let_anybody_trace_us;
 
 const WORKERS: [Role; 3] = [RELAYD, PULLD, VPND];
 
@@ -164,12 +157,12 @@ fn no_message_opens_a_connection() {
 fn the_supervisors_memory_is_out_of_reach() {
     let secret = *b"a bearer";
     let place = format!("{:x}", secret.as_ptr().addr());
-    confinement::processes::let_anybody_trace_us();
-    let control = run(BARE, "read the parent's memory", &place);
+    let_anybody_trace_us();
+    let control = run(BARE, "read a process's memory", &place);
     assert_eq!(control.answer, Answer::Done("a bearer".to_owned()), "{control:?}");
-    let control = run(BARE, "trace the parent", "");
+    let control = run(BARE, "trace a process", "");
     assert!(matches!(control.answer, Answer::Done(_)), "{control:?}");
-    for attempt in ["read the parent's memory", "trace the parent", "take a descriptor"] {
+    for attempt in ["read a process's memory", "trace a process", "take a descriptor"] {
         lethal_in_every_worker(attempt, &place);
     }
     let memory = format!("/proc/{}/mem", std::process::id());
@@ -181,10 +174,10 @@ fn the_supervisors_memory_is_out_of_reach() {
 #[test]
 fn other_processes_cannot_be_touched() {
     for attempt in [
-        "signal the parent",
-        "signal a thread of the parent",
-        "open the parent as a pidfd",
-        "read the parent's limits",
+        "signal a process",
+        "signal a thread of a process",
+        "open a process as a pidfd",
+        "read a process's limits",
         "set its own limits",
     ] {
         refused_in_every_worker(attempt, "", Errno::EPERM);
@@ -313,7 +306,7 @@ fn relayd_serves_on_a_listener_it_was_handed() {
     let sent = sys::send_with_descriptors(worker.link().as_fd(), b"l", &[listener.as_fd()]);
     assert_eq!(sent, Ok(1));
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port.parse().unwrap())).unwrap();
-    stream.set_read_timeout(Some(confinement::child::PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(b"ping").unwrap();
     let mut answer = [0; 4];
     stream.read_exact(&mut answer).unwrap();
@@ -337,7 +330,7 @@ fn a_worker_makes_stream_pairs_and_no_other_unix_socket() {
 fn vpnd_uses_the_socket_it_was_handed_and_no_other() {
     let hub = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let node = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    node.set_read_timeout(Some(confinement::child::PATIENCE)).unwrap();
+    node.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut worker = start(VPND, "answer datagrams", "");
     sys::send_with_descriptors(worker.link().as_fd(), b"u", &[hub.as_fd()]).unwrap();
     let mut answer = [0; 16];
@@ -356,7 +349,7 @@ fn vpnd_uses_the_socket_it_was_handed_and_no_other() {
 fn descriptors_are_received_under_the_filter() {
     for role in WORKERS {
         let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        ours.set_read_timeout(Some(confinement::child::PATIENCE)).unwrap();
+        ours.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut worker = start(role, "write to what it is handed", "");
         sys::send_with_descriptors(worker.link().as_fd(), b"d", &[theirs.as_fd()]).unwrap();
         drop(OwnedFd::from(theirs));

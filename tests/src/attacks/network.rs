@@ -5,11 +5,14 @@
 use std::mem;
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::AsRawFd;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 
 use coreflow_ipc::sys::Errno;
 
-use super::attempts::{Answered, Attempt, call, done, word};
+use super::attempts::{AllowAll, Answered, Attempt, call, done, word};
 use super::child::Attacker;
+use super::kernel::as_root_of_namespaces;
 
 pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     ("connect", |a| done(TcpStream::connect((Ipv4Addr::LOCALHOST, port(a))))),
@@ -22,6 +25,27 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     ("netlink socket", |_| socket(libc::AF_NETLINK, libc::SOCK_RAW, 0).map(word)),
     ("vsock socket", |_| socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0).map(word)),
     ("packet socket", |_| socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map(word)),
+    ("mptcp connect", |a| {
+        let socket = socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP)?;
+        connect(socket, &loopback(port(a))).map(word)
+    }),
+    ("udp send", |a| {
+        let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+        send_to(socket, b"x", 0, &loopback(port(a)))
+    }),
+    ("udp bind", |_| {
+        let (socket, address) = (socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?, loopback(0));
+        call(libc::SYS_bind, [socket, (&raw const address).addr(), size_of_val(&address), 0, 0]).map(word)
+    }),
+    ("connect to a path socket", |a| done(UnixStream::connect(&a.argument))),
+    ("send to a path socket", |a| {
+        done(UnixDatagram::unbound().and_then(|socket| socket.send_to(b"X-ATTACK=1", &a.argument)))
+    }),
+    ("connect to an abstract socket", |a| {
+        let address = SocketAddr::from_abstract_name(&a.argument).expect("a short name");
+        done(UnixStream::connect_addr(&address))
+    }),
+    ("packet socket of an own network", packet_socket),
     ("mptcp socket", |_| socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP).map(word)),
     ("socket pair", |_| pair(libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)),
     ("datagram socket pair", |_| pair(libc::SOCK_DGRAM)),
@@ -29,8 +53,10 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     ("fast open by sendmsg", |a| fast_open(a, libc::SYS_sendmsg)),
     ("fast open by sendmmsg", |a| fast_open(a, libc::SYS_sendmmsg)),
     ("attach a socket filter", |a| {
-        let (level, option) = (libc::SOL_SOCKET.cast_unsigned() as usize, 26);
-        call(libc::SYS_setsockopt, [descriptor(&a.link), level, option, 0, 0]).map(word)
+        let (level, filter) = (libc::SOL_SOCKET.cast_unsigned() as usize, AllowAll::new());
+        let (option, length) =
+            (libc::SO_ATTACH_FILTER.cast_unsigned() as usize, size_of::<libc::sock_fprog>());
+        call(libc::SYS_setsockopt, [descriptor(&a.link), level, option, filter.program(), length]).map(word)
     }),
     ("own a descriptor's signals", |a| {
         let command = libc::F_SETOWN.cast_unsigned() as usize;
@@ -72,6 +98,16 @@ fn bind(_: &mut Attacker) -> Answered {
     let address = loopback(0);
     let place = (&raw const address).addr();
     call(libc::SYS_bind, [tcp()?, place, size_of_val(&address), 0, 0]).map(word)
+}
+
+fn connect(socket: usize, address: &libc::sockaddr_in) -> Result<usize, Errno> {
+    call(libc::SYS_connect, [socket, (&raw const *address).addr(), size_of_val(address), 0, 0])
+}
+
+/// As it is, and where the host gives it to root alone, as the root of a user namespace.
+fn packet_socket(_: &mut Attacker) -> Answered {
+    let packet = || socket(libc::AF_PACKET, libc::SOCK_RAW, 0);
+    packet().or_else(|_| as_root_of_namespaces(libc::CLONE_NEWNET).and_then(|()| packet())).map(word)
 }
 
 fn pair(kind: i32) -> Answered {
