@@ -8,7 +8,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use coreflow_ipc::sys::{self, Signal};
+use coreflow_ipc::sys::{self, Protection, Signal};
 use nix::sys::signal::SigSet;
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -24,6 +24,7 @@ use crate::{
     options::Options,
     programs::Programs,
     run::{Command, Ended, Inputs, Supervisor},
+    spawn::separate_users,
     trust::TrustAnchors,
 };
 
@@ -113,7 +114,17 @@ impl Relay {
         if facts.bearer.ends_with_line_break() {
             warn!("the stored bearer ends with a line break, which is part of its value");
         }
-        info!("the bearer is held in {}", facts.bearer.protection());
+        match facts.bearer.protection() {
+            held @ Protection::SecretMemory => info!("the bearer is held in {held}"),
+            held @ (Protection::Locked | Protection::Unlocked) => {
+                warn!("the bearer is held in {held}: the kernel or the unit gives no secret memory");
+            }
+        }
+        if let Some(users) = separate_users() {
+            warn!(
+                "started as root, which the relay needs for nothing: each worker has a user of its own, {users}"
+            );
+        }
         match &control {
             Some(control) => debug!("the control socket is {}", control.file.path().display()),
             None => debug!("there is no control socket: no --control-socket and no RUNTIME_DIRECTORY"),

@@ -19,10 +19,16 @@ use nix::{
 
 use crate::programs::Program;
 
-/// The users of the workers when the supervisor was started as root: numbers without a name, of a
-/// range that neither distributions nor service managers hand out (decision "Separate users").
+/// The users, and groups of the same numbers, of the workers when the supervisor was started as root: numbers without a
+/// name, of a range that neither distributions nor service managers hand out (decision "Separate users").
 pub const WORKER_USERS: [(Role, u32); 3] =
     [(Role::Relayd, 60_801), (Role::Pulld, 60_802), (Role::Vpnd, 60_803)];
+
+/// Each worker's own user, where the supervisor was started as root and gives them some; for the log.
+pub fn separate_users() -> Option<String> {
+    let users = WORKER_USERS.map(|(worker, user)| format!("{} as {user}", worker.name()));
+    geteuid().is_root().then(|| users.join(", "))
+}
 
 /// A process that was started, before anything is known of it.
 pub struct Spawned {

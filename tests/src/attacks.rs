@@ -24,6 +24,7 @@ use std::path::Path;
 
 use stage::Stage;
 use table::attack_all;
+pub use wall::refuse_on_this_thread;
 
 /// Makes all attacks, prints the table, and tells what is not as promised.
 ///

@@ -261,7 +261,7 @@ async fn a_parked_relay_stays_parked() {
     for count in 1..=2 {
         let killed = relay.kill_worker("relayd");
         relay.wait_worker("relayd", killed).await.unwrap();
-        wait_lines(&relay, "relayd: the worker is confined", count).await;
+        wait_lines(&relay, "relayd: the worker is confined by ", count).await;
     }
     assert_eq!((cloudly.exchanges(), sequences(&cloudly).len()), (exchanges, registrations));
     assert_eq!(lines_with(&relay, parked).len(), 1);

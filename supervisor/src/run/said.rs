@@ -2,11 +2,12 @@
 //! (ARC-24).
 
 use coreflow_ipc::{
+    confine::State,
     hello::Role,
     messages::{FromWorker, pulld::FromPulld, relayd::FromRelayd, vpnd::FromVpnd},
     record::Record,
 };
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::Supervisor;
 use crate::{process::Said, status::LayerState, supervision};
@@ -41,7 +42,9 @@ impl Supervisor {
                         "confinement is degraded: {} is {}", layer.layer, layer.state
                     );
                 }
-                debug!(worker = role.name(), "the worker is confined");
+                let on = report.layers.iter().filter(|layer| layer.state == State::On);
+                let on: Vec<String> = on.map(|layer| layer.layer.to_string()).collect();
+                info!(worker = role.name(), "the worker is confined by {}", on.join(", "));
                 let worker = self.workers.get_mut(&role).expect("each role has its worker");
                 worker.layers = LayerState::of_report(&report);
                 self.confined(role);

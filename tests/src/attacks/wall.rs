@@ -86,6 +86,14 @@ pub(crate) fn leave_dumpable() {
     switch_off(Layers::chosen(|layer| layer == Layer::NotDumpable));
 }
 
+/// Plays, for the calling thread and what it starts, a kernel or a service manager that answers `call` with `errno`.
+///
+/// # Panics
+/// When this process may not filter itself.
+pub fn refuse_on_this_thread(call: i64, errno: i32) {
+    load(call, Vec::new(), errno);
+}
+
 /// Which calls switch `layer` on, and what they are answered: zero is success.
 fn filters(layer: Layer) -> Vec<(i64, Vec<SeccompRule>, i32)> {
     let prctl = |option: i32, errno| vec![(libc::SYS_prctl, vec![rule(&[equal(0, option)])], errno)];
