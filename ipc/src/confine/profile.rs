@@ -64,3 +64,37 @@ impl Profile {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The profile as a row of the tables that people read.
+    fn row(profile: &Profile) -> String {
+        let yes = |right: bool| if right { "yes" } else { "no" };
+        // relayd's one port is known at its start.
+        let dials = match profile.connect_ports.as_slice() {
+            [] => "no",
+            [_] => "Cloudly's port",
+            _ => "ports",
+        };
+        let datagrams = if profile.datagrams { "on the socket it was handed" } else { "no" };
+        let (accepts, pairs) = (yes(profile.accepts), yes(profile.socket_pairs));
+        format!(
+            "| {} | {dials} | {accepts} | {pairs} | {datagrams} | {} |",
+            profile.worker, profile.open_files
+        )
+    }
+
+    /// ARC-21: what the document and this file's head say of each worker is what it may do.
+    #[test]
+    fn the_tables_say_what_the_profiles_allow() {
+        let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/isolation.md");
+        let document = std::fs::read_to_string(document).unwrap();
+        for profile in [Profile::relayd(443), Profile::pulld(), Profile::vpnd()] {
+            let row = row(&profile);
+            assert!(document.contains(&row), "docs/isolation.md lacks {row}");
+            assert!(include_str!("profile.rs").contains(&format!("//! {row}")), "the head lacks {row}");
+        }
+    }
+}

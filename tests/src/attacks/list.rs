@@ -95,6 +95,17 @@ const fn lethal(name: &'static str, attempt: &'static str, told: Told, walls: Wa
 }
 
 impl Attack {
+    /// What stops it, for a reader.
+    pub(crate) fn named_walls(&self) -> String {
+        let list = |walls: Walls| walls.iter().map(Wall::to_string).collect::<Vec<_>>().join(" + ");
+        let (_, relayd) = self.relayd;
+        if relayd == self.walls {
+            list(relayd)
+        } else {
+            format!("{}; relayd: {}", list(self.walls), list(relayd))
+        }
+    }
+
     const fn on_others(self) -> Self {
         Self { on: OTHERS, ..self }
     }
@@ -174,6 +185,8 @@ pub(crate) const ATTACKS: &[Attack] = &[
     refused("vsock socket", "vsock socket", Told::Nothing, BY_SECCOMP),
     lethal("packet socket", "packet socket of an own network", Told::Nothing, BY_SECCOMP),
     lethal("execve", "execute", Told::Nothing, BY_BOTH),
+    lethal("execveat", "execute from a descriptor", Told::Nothing, BY_BOTH),
+    refused("clone: a user namespace", "fork into a namespace", Told::Nothing, BY_SECCOMP),
     refused("fork", "fork", Told::Nothing, BY_SECCOMP),
     lethal("unshare: a user namespace", "unshare", Told::Nothing, BY_SECCOMP),
     lethal("setns", "enter a namespace", Told::Nothing, BY_SECCOMP),
@@ -210,6 +223,32 @@ pub(crate) fn core_file(piped: bool) -> Attack {
 mod tests {
     use super::*;
     use crate::attacks::attempts::named;
+
+    /// A row of the document: attack, victims, how it ends, and the walls.
+    fn row(attack: &Attack) -> String {
+        let victims = attack.on.iter().map(|victim| match victim {
+            Victim::Host => "host",
+            Victim::Supervisor => "supervisor",
+            Victim::Sibling => "sibling",
+        });
+        let victims = victims.collect::<Vec<_>>().join(", ");
+        let (ends, _) = attack.relayd;
+        let ends =
+            if ends == attack.ends { ends.to_string() } else { format!("{}; relayd: {ends}", attack.ends) };
+        format!("| {} | {victims} | {ends} | {} |", attack.name, attack.named_walls())
+    }
+
+    /// ARC-21: the document holds the table of attacks as it is made, and no row more.
+    #[test]
+    fn the_document_has_every_attack_and_what_stops_it() {
+        let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/isolation.md");
+        let document = std::fs::read_to_string(document).expect("the document on isolation");
+        let (_, rows) = document.split_once("| attack | on | ends with | stopped by |").expect("its table");
+        let rows: Vec<&str> = rows.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
+        let expected: Vec<String> =
+            ATTACKS.iter().copied().chain([core_file(false)]).map(|a| row(&a)).collect();
+        assert_eq!(rows, expected, "{}", expected.join("\n"));
+    }
 
     /// ARC-21: every attack names an attempt that there is, and a wall; a sibling and the supervisor are both attacked
     /// by whatever is made on a process.

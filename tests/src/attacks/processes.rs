@@ -17,7 +17,15 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         let (path, arguments) = (path.as_ptr().addr(), arguments.as_ptr().addr());
         call(libc::SYS_execve, [path, arguments, arguments + size_of::<usize>(), 0, 0]).map(word)
     }),
-    ("fork", fork),
+    ("execute from a descriptor", |_| {
+        let path = c"/bin/true";
+        let arguments = [path.as_ptr(), std::ptr::null()];
+        let (here, path, arguments) =
+            (libc::AT_FDCWD.cast_unsigned() as usize, path.as_ptr().addr(), arguments.as_ptr().addr());
+        call(libc::SYS_execveat, [here, path, arguments, arguments + size_of::<usize>(), 0]).map(word)
+    }),
+    ("fork", |_| fork(0)),
+    ("fork into a namespace", |_| fork(libc::CLONE_NEWUSER)),
     ("spawn", |_| done(Command::new("/bin/true").stdin(Stdio::null()).status())),
     ("trace a process", |a| call(libc::SYS_ptrace, [PTRACE_SEIZE, victim(a), 0, 0, 0]).map(word)),
     ("signal a process", |a| call(libc::SYS_kill, [victim(a), 0, 0, 0, 0]).map(word)),
@@ -92,8 +100,8 @@ fn pin(attacker: &mut Attacker) -> Answered {
     call(libc::SYS_sched_setaffinity, [victim(attacker), size, place, 0, 0]).map(word)
 }
 
-fn fork(_: &mut Attacker) -> Answered {
-    let child = call(libc::SYS_clone, [libc::SIGCHLD.cast_unsigned() as usize, 0, 0, 0, 0])?;
+fn fork(into: libc::c_int) -> Answered {
+    let child = call(libc::SYS_clone, [(libc::SIGCHLD | into).cast_unsigned() as usize, 0, 0, 0, 0])?;
     if child == 0 {
         // SAFETY: ends the forked process at once, without running anything it shares with its parent.
         unsafe { libc::_exit(0) };

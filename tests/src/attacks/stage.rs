@@ -137,6 +137,21 @@ impl Stage {
         [self.guarded.processes(), self.dumpable.processes()] == self.before
     }
 
+    /// That all victims run as the attackers' own user, so that no refusal is owed to another one.
+    pub(crate) fn users(&self) -> Result<(), String> {
+        let of = |pid: u32| {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            status.lines().find(|line| line.starts_with("Uid:")).map(str::to_owned)
+        };
+        let own = of(std::process::id());
+        for (supervisor, workers) in [self.guarded.processes(), self.dumpable.processes()] {
+            if let Some(other) = workers.into_iter().chain([supervisor]).find(|pid| of(*pid) != own) {
+                return Err(format!("process {other} runs as another user: {:?} and not {own:?}", of(other)));
+            }
+        }
+        Ok(())
+    }
+
     /// What the attempt of `role` on `victim` is told.
     ///
     /// # Panics

@@ -70,6 +70,7 @@ pub(crate) fn attack_all(stage: &Stage) -> Table {
         .flat_map(|row| row.faults.iter().map(move |fault| format!("{}: {fault}", row.name)))
         .collect();
     faults.extend(missing_layers());
+    faults.extend(stage.users().err());
     if !stage.is_unharmed() {
         faults.push("a victim has ended or was replaced during the attacks".to_owned());
     }
@@ -121,7 +122,7 @@ impl Claim<'_> {
                 faults.extend(self.judge_by_answer(role, walls, control));
             }
         }
-        Row { name: self.name(), control, workers, by: by(self.attack), faults }
+        Row { name: self.name(), control, workers, by: self.attack.named_walls(), faults }
     }
 
     fn name(&self) -> String {
@@ -192,16 +193,6 @@ impl Claim<'_> {
             eprintln!("{} in {}: {outcome:?}", self.name(), role.name());
         }
         verdict
-    }
-}
-
-fn by(attack: &Attack) -> String {
-    let list = |walls: Walls| walls.iter().map(Wall::to_string).collect::<Vec<_>>().join(" + ");
-    let (_, relayd) = attack.relayd;
-    if relayd == attack.walls {
-        list(relayd)
-    } else {
-        format!("{}; relayd: {}", list(attack.walls), list(relayd))
     }
 }
 
