@@ -69,7 +69,7 @@ pub fn described() -> Result<String, String> {
         line.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
     };
     for set in ["CapPrm", "CapEff", "CapAmb"] {
-        if of(set).trim_matches('0') != "" {
+        if !of(set).trim_matches('0').is_empty() {
             return Err(format!("the attacks are made without a capability, and {set} is {}", of(set)));
         }
     }

@@ -42,9 +42,13 @@ impl Verdict {
         matches!(self, Self::Refused(Errno::ENOSYS | Errno::EAFNOSUPPORT | Errno::EPROTONOSUPPORT))
     }
 
-    /// Whether the attacker got nothing, by the kernel's doing.
+    /// Whether the attacker was not permitted what it wanted. That it wanted it at a wrong place is no wall.
     pub(crate) fn is_stopped(self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Lethal | Self::NoCore)
+        match self {
+            Self::Refused(errno) => matches!(errno, Errno::EPERM | Errno::EACCES),
+            Self::Lethal | Self::NoCore => true,
+            Self::Succeeded | Self::Broken => false,
+        }
     }
 }
 
