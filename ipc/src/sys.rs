@@ -7,6 +7,7 @@
 mod descriptors;
 mod environment;
 mod execution;
+mod name_lookup;
 mod passing;
 mod pidfd;
 mod process;
@@ -17,6 +18,7 @@ pub(crate) use descriptors::SO_PASSRIGHTS;
 pub use descriptors::{close_from, close_from_on_exec, most_descriptors, refuse_descriptors};
 pub use environment::{EnvironmentError, take_environment_variable};
 pub use execution::execute_exactly;
+pub use name_lookup::look_names_up_without_modules;
 pub use nix::errno::Errno;
 pub use nix::sys::signal::Signal;
 pub use passing::{DESCRIPTORS_PER_MESSAGE, PassingError, receive_with_descriptors, send_with_descriptors};

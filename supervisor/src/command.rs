@@ -37,10 +37,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 /// Descriptors that this process inherited reach no worker (ARC-05), nothing that is executed gains a
-/// privilege, and a stop signal that comes before its handler waits for it (START-14).
+/// privilege, no module of the host is loaded into a static executable, and a stop signal that comes before its
+/// handler waits for it (START-14).
 fn harden() -> Result<(), sys::Errno> {
     sys::close_from_on_exec(3)?;
     sys::set_no_new_privs()?;
+    sys::look_names_up_without_modules()?;
     stop_signals().thread_block()
 }
 

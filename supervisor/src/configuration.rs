@@ -25,5 +25,5 @@ pub use launch::LaunchFacts;
 pub use mistake::{ConfigurationError, MapFault, Mistake, Source, ValueFault};
 pub use reader::ConfigurationReader;
 pub(crate) use reader::VALUE_BYTES;
-pub use sources::Sources;
+pub use sources::{Sources, is_host_release};
 pub use variable::Variable;

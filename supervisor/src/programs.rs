@@ -14,6 +14,11 @@ use std::{
 use coreflow_ipc::hello::Role;
 use nix::errno::Errno;
 
+use crate::configuration::is_host_release;
+
+/// The hub's executable in a host release, whose files have the names of the release contract (REL-13).
+const HOST_RELEASE_HUB: &str = "coreflow-vpn";
+
 /// Why a worker cannot be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramError {
@@ -109,13 +114,16 @@ pub struct Programs {
 
 impl Programs {
     /// Opens the workers beside the supervisor, and the hub at `vpn_daemon` where that is given
-    /// (CFG-40, CFG-49).
+    /// (CFG-40, CFG-49). Beside the supervisor of a host release the hub is `coreflow-vpn` (REL-19), and beside
+    /// that of a checkout what cargo builds.
     pub fn open(directory: &Path, vpn_daemon: Option<&Path>) -> Result<Self, ProgramError> {
         let beside = |role: Role| directory.join(role.program());
+        let hub_beside =
+            || if is_host_release(directory) { directory.join(HOST_RELEASE_HUB) } else { beside(Role::Vpnd) };
         Ok(Self {
             relayd: Program::open(&beside(Role::Relayd))?,
             pulld: Program::open(&beside(Role::Pulld))?,
-            vpnd: Program::open(&vpn_daemon.map_or_else(|| beside(Role::Vpnd), Path::to_owned)),
+            vpnd: Program::open(&vpn_daemon.map_or_else(hub_beside, Path::to_owned)),
         })
     }
 }
@@ -161,6 +169,20 @@ mod tests {
         assert_eq!(fs::read_to_string(beside.vpnd.unwrap().path()).unwrap(), "coreflow-vpnd");
         let given = Programs::open(directory.path(), Some(&other.path().join("other-vpn"))).unwrap();
         assert_eq!(fs::read_to_string(given.vpnd.unwrap().path()).unwrap(), "other-vpn");
+    }
+
+    /// REL-13, REL-19: beside the supervisor of a host release, which a `qenv.yml` there makes it, the hub is
+    /// `coreflow-vpn`, and a hub of a checkout's name does not take its place (CFG-42).
+    #[test]
+    fn the_hub_of_a_host_release_has_the_name_of_the_contract() {
+        let directory = release(&ALL);
+        fs::write(directory.path().join("qenv.yml"), "required: []\n").unwrap();
+        let error = Programs::open(directory.path(), None).unwrap().vpnd.unwrap_err();
+        let staged = directory.path().join("coreflow-vpn");
+        assert_eq!(error.of_hub(), format!("vpn-hub-executable-missing: {}", staged.display()));
+        executable(&staged, "the staged hub");
+        let programs = Programs::open(directory.path(), None).unwrap();
+        assert_eq!(fs::read_to_string(programs.vpnd.unwrap().path()).unwrap(), "the staged hub");
     }
 
     /// CFG-41, CFG-42, VPN-36: an absent hub, or one without the execute permission, fails by name, opens the

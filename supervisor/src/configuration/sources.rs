@@ -57,7 +57,7 @@ impl Sources {
     ) -> Self {
         let (qenv_directory, overlay) = if let Some(directory) = options.qenv_directory() {
             (directory.to_owned(), None)
-        } else if executable_directory.join(LAUNCH_LIST).symlink_metadata().is_ok() {
+        } else if is_host_release(executable_directory) {
             (executable_directory.to_owned(), None)
         } else {
             (working_directory.to_owned(), Some(working_directory.join(OVERLAY)))
@@ -70,6 +70,12 @@ impl Sources {
             secrets_directory: SECRETS_DIRECTORY.into(),
         }
     }
+}
+
+/// Whether the executables in `directory` are a host release: its launch list lies beside them.
+#[must_use]
+pub fn is_host_release(directory: &Path) -> bool {
+    directory.join(LAUNCH_LIST).symlink_metadata().is_ok()
 }
 
 #[cfg(test)]
