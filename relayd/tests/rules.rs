@@ -8,7 +8,7 @@ use std::{
 };
 
 /// The packages of the workspace whose sources the rules are about.
-const PACKAGES: [&str; 6] = ["ipc", "supervisor", "relayd", "pulld", "vpnd", "tests"];
+const PACKAGES: [&str; 7] = ["ipc", "supervisor", "relayd", "pulld", "vpnd", "release", "tests"];
 
 /// The files that decide and may not act.
 const MACHINES: [&str; 13] = [
