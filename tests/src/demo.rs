@@ -8,6 +8,7 @@ mod outage;
 mod vpn;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -74,15 +75,18 @@ async fn report(
     Ok(())
 }
 
-/// Tells the story.
+/// Tells the story, with the executables in `binaries`, or with those that are built for it.
 ///
 /// # Errors
 /// [`DemoFailure`] at the first step that does not happen within its bound.
-pub async fn run() -> Result<(), DemoFailure> {
-    let built = async { tokio::task::spawn_blocking(crate::binaries::binaries).await };
-    step("the four binaries are built", built).await?;
+pub async fn run(binaries: Option<PathBuf>) -> Result<(), DemoFailure> {
+    if binaries.is_none() {
+        let built = async { tokio::task::spawn_blocking(crate::binaries::binaries).await };
+        step("the four binaries are built", built).await?;
+    }
     let authority = Authority::new();
-    let setup = RelaySetup::new(&authority);
+    let mut setup = RelaySetup::new(&authority);
+    setup.executables = binaries;
     let cloudly = Cloudly::start(&authority, setup.cloudly_settings()).await;
     let setup = setup
         .facing(&cloudly)
