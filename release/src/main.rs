@@ -162,3 +162,26 @@ fn extract_bundle(matches: &ArgMatches) -> Result<(), Failure> {
     println!("{}", directory.display());
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// REL-23: the one command stages both targets, each under `dist_relay` by its name, and one alone by request.
+    #[test]
+    fn both_targets_are_staged_unless_one_is_named() {
+        let asked = |arguments: &[&str]| {
+            let line = ["coreflow-release", "stage"].iter().chain(arguments);
+            let matches = command_line().try_get_matches_from(line).unwrap();
+            targets(matches.subcommand_matches("stage").unwrap()).unwrap()
+        };
+        assert_eq!(asked(&[]), Target::ALL);
+        assert_eq!(asked(&["--target", "linux-arm64"]), [Target::LinuxArm64]);
+        let source = source().unwrap();
+        let directories = Target::ALL.map(|target| staged_directory(&source, target));
+        assert_eq!(
+            directories,
+            ["linux-amd64", "linux-arm64"].map(|name| source.root.join("dist_relay").join(name))
+        );
+    }
+}

@@ -194,3 +194,26 @@ fn what_the_managed_vpn_needs_and_costs_is_stated() {
         ],
     );
 }
+
+/// REL-02, REL-03: Spark supervises the release as a unit, and the image remains the second way: it is the staged release,
+/// runs as a user without a name, and is started without arguments.
+#[test]
+fn the_two_ways_to_ship_the_relay_are_stated() {
+    assert_states(
+        &section("## Install"),
+        &["Spark installs the release and supervises it as a systemd unit"],
+    );
+    let docker = section("### Where there is Docker and no systemd");
+    assert_states(&docker, &["The image remains a second way to ship the relay"]);
+    let recipe = fs::read_to_string(root().join("Containerfile")).expect("the recipe is text");
+    let steps: Vec<&str> = recipe.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
+    for step in [
+        "FROM scratch",
+        "COPY . /opt/coreflow/",
+        "USER 65532:65532",
+        "ENTRYPOINT [\"/opt/coreflow/coreflow\"]",
+    ] {
+        assert!(steps.contains(&step), "{step}");
+    }
+    assert!(!steps.iter().any(|step| step.starts_with("RUN ") || step.starts_with("CMD ")), "{steps:?}");
+}
