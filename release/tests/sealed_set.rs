@@ -6,6 +6,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
 use coreflow_release::{
@@ -40,10 +41,11 @@ fn staged(home: &Path, source: &Source, targets: &[Target]) -> Vec<Staged> {
     for name in EXECUTABLES {
         fs::write(binaries.join(name), format!("in the place of {name}")).unwrap();
     }
-    let linkage = Linkage::of(source, Target::of_host().unwrap()).unwrap();
+    static LINKAGE: OnceLock<Linkage> = OnceLock::new();
+    let linkage = LINKAGE.get_or_init(|| Linkage::of(source, Target::of_host().unwrap()).unwrap());
     let stage = |target: &Target| {
         let directory = home.join("staged").join(target.name());
-        assemble(source, *target, &linkage, &binaries, &directory).unwrap();
+        assemble(source, *target, linkage, &binaries, &directory).unwrap();
         Staged { target: *target, directory, linkage: linkage.clone() }
     };
     targets.iter().map(stage).collect()
