@@ -144,7 +144,7 @@ fn the_package_is_private_and_its_source_is_mit() {
     let statements = ["The package is private and ships with the serve.zone platform"];
     assert_states(
         &section("## License"),
-        &["The source is under the MIT license, and its text ships as `LICENSE`"],
+        &["The source is under the MIT license, and its text ships as `license`"],
     );
     assert_states(&section("## License"), &statements);
     assert_states(&read("README.md"), &statements);
@@ -175,8 +175,9 @@ fn the_package_is_private_and_its_source_is_mit() {
         packages += 1;
     }
     assert!(packages >= 6, "{packages} packages");
-    // The commands that stage a host release stage the license.
-    assert_states(&read("README.md"), &["-t /opt/coreflow qenv.yml LICENSE"]);
+    // The commands of an installation take the whole release directory, in which the license is.
+    assert_states(&read("README.md"), &["cp -r dist_relay/linux-amd64 /opt/coreflow"]);
+    assert_states(&read("release/src/declared.rs"), &["(\"license\", \"LICENSE\")"]);
 }
 
 /// VPN-38, VPN-39, VPN-43: where the hub's address has to lie, what has to reach it, and what losing the hub is and is not.
