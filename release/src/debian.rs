@@ -92,7 +92,7 @@ fn control(source: &Source, target: Target, kibibytes: usize) -> String {
         "Package: coreflow\n\
          Version: {}\n\
          Architecture: {}\n\
-         Maintainer: serve.zone <hello@task.vc>\n\
+         Maintainer: Task Venture Capital GmbH\n\
          Installed-Size: {kibibytes}\n\
          Section: net\n\
          Priority: optional\n\
