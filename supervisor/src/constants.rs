@@ -134,6 +134,8 @@ pub const WORKER_ANSWER_BOUND: Duration = Duration::from_secs(2);
 /// Asks of one worker that may be unanswered, those among them that are not waited for any more: one for each
 /// connection of the control socket.
 pub const WORKER_ASKS: usize = CONTROL_CONNECTIONS;
+/// How long an ask that was given up takes one of these places: longer than a worker lives that reads nothing.
+pub const WORKER_ASK_KEPT: Duration = Duration::from_secs(30);
 /// relayd ends within this time of a restart by command, with Cloudly's requests in flight answered: what the unit
 /// gives a stop (`TimeoutStopSec=`). The other workers have [`STOP_BOUND`].
 pub const RELAYD_RESTART_BOUND: Duration = Duration::from_secs(30);

@@ -1,14 +1,15 @@
 //! What one worker is asked for an operator's look, and what of it was answered: a machine without link or clock.
 //!
 //! A worker that does not answer costs a look its time and nothing more. It has a bounded number of asks
-//! unanswered, given up ones among them, so that no number of looks fills its queue. An answer that nobody asked
-//! for, that comes twice or is of another kind breaks the link's rule; one that is late is counted.
+//! unanswered, given up ones among them until they are old, so that no number of looks fills its queue and none
+//! keeps it from being asked for ever. An answer that nobody asked for, that comes twice or is of another kind
+//! breaks the link's rule; one that is late is counted.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use coreflow_ipc::asks::AskId;
 
-use crate::constants::WORKER_ASKS;
+use crate::constants::{WORKER_ASK_KEPT, WORKER_ASKS};
 
 /// What a worker is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,15 +27,28 @@ pub type LookId = u64;
 #[derive(Debug)]
 struct Ask {
     kind: AskKind,
-    /// Until when the look waits for it, and which; none once it was given up.
-    waited: Option<(Duration, LookId)>,
+    /// Until when it is waited for.
+    deadline: Duration,
+    /// Which look waits for it; none once it was given up.
+    look: Option<LookId>,
+}
+
+impl Ask {
+    /// When it is given up, and when it is forgotten after that.
+    fn due(&self) -> Duration {
+        if self.look.is_some() { self.deadline } else { self.deadline + WORKER_ASK_KEPT }
+    }
 }
 
 /// The asks of one worker; its ids are used once in the life of the supervisor.
 #[derive(Debug, Default)]
 pub struct WorkerAsks {
     next: AskId,
+    /// The first id of the process that is asked now.
+    first: AskId,
     unanswered: BTreeMap<AskId, Ask>,
+    /// How many were forgotten, whose answers may still come.
+    forgotten: u64,
     late: u64,
 }
 
@@ -51,7 +65,7 @@ impl WorkerAsks {
         }
         let id = self.next;
         self.next += 1;
-        self.unanswered.insert(id, Ask { kind, waited: Some((deadline, look)) });
+        self.unanswered.insert(id, Ask { kind, deadline, look: Some(look) });
         Some(id)
     }
 
@@ -60,30 +74,48 @@ impl WorkerAsks {
     /// # Errors
     /// Nobody asked for it.
     pub fn settle(&mut self, id: AskId, kind: AskKind) -> Result<Option<LookId>, Unasked> {
-        let ask = self.unanswered.remove(&id).filter(|ask| ask.kind == kind).ok_or(Unasked)?;
-        if ask.waited.is_none() {
+        let Some(ask) = self.unanswered.get(&id) else { return self.settle_forgotten(id) };
+        // One of another kind ends the worker, and with it the ask, which is waited for until then.
+        if ask.kind != kind {
+            return Err(Unasked);
+        }
+        let look = ask.look;
+        self.unanswered.remove(&id);
+        if look.is_none() {
             self.late += 1;
         }
-        Ok(ask.waited.map(|(_, look)| look))
+        Ok(look)
     }
 
-    /// Gives up the asks whose deadline has passed, and says whose they are.
+    fn settle_forgotten(&mut self, id: AskId) -> Result<Option<LookId>, Unasked> {
+        if self.forgotten == 0 || !(self.first..self.next).contains(&id) {
+            return Err(Unasked);
+        }
+        self.forgotten -= 1;
+        self.late += 1;
+        Ok(None)
+    }
+
+    /// Gives up the asks whose deadline has passed, and says whose they are; forgets those that were given up long
+    /// ago, so that the worker may be asked again.
     pub fn expire(&mut self, mono: Duration) -> Vec<LookId> {
-        let due = self.unanswered.values_mut();
-        due.filter_map(|ask| ask.waited.take_if(|(deadline, _)| *deadline <= mono))
-            .map(|(_, look)| look)
-            .collect()
+        let asked = self.unanswered.len();
+        self.unanswered.retain(|_, ask| ask.look.is_some() || mono < ask.due());
+        self.forgotten += (asked - self.unanswered.len()) as u64;
+        let due = self.unanswered.values_mut().filter(|ask| ask.due() <= mono);
+        due.filter_map(|ask| ask.look.take()).collect()
     }
 
     /// The process ended, and answers nothing any more; the looks that waited for it.
     pub fn ended(&mut self) -> Vec<LookId> {
+        (self.first, self.forgotten) = (self.next, 0);
         let asks = std::mem::take(&mut self.unanswered).into_values();
-        asks.filter_map(|ask| ask.waited).map(|(_, look)| look).collect()
+        asks.filter_map(|ask| ask.look).collect()
     }
 
     /// When [`WorkerAsks::expire`] is due.
     pub fn next_deadline(&self) -> Option<Duration> {
-        self.unanswered.values().filter_map(|ask| ask.waited).map(|(deadline, _)| deadline).min()
+        self.unanswered.values().map(Ask::due).min()
     }
 
     /// Answers that came when nobody waited for them any more.
@@ -120,6 +152,7 @@ mod tests {
         assert_eq!(asks.settle(id, AskKind::Standing), Err(Unasked), "answered twice");
         let id = asks.open(AskKind::Nodes, 2, S).unwrap();
         assert_eq!(asks.settle(id, AskKind::Standing), Err(Unasked), "of another kind");
+        assert_eq!(asks.ended(), [2], "its look waits until the process has ended, and no longer");
     }
 
     /// A late answer is dropped and counted, and costs its worker nothing; until then it has one ask less.
@@ -130,7 +163,7 @@ mod tests {
         assert_eq!(ids.len(), WORKER_ASKS);
         assert_eq!(asks.expire(S - Duration::from_nanos(1)), [] as [LookId; 0]);
         assert_eq!(asks.expire(S).len(), WORKER_ASKS);
-        assert_eq!((asks.expire(S).len(), asks.next_deadline()), (0, None));
+        assert_eq!((asks.expire(S).len(), asks.next_deadline()), (0, Some(S + WORKER_ASK_KEPT)));
         assert_eq!(
             asks.open(AskKind::Standing, 99, 2 * S),
             None,
@@ -139,6 +172,26 @@ mod tests {
         assert_eq!((asks.settle(ids[0], AskKind::Standing), asks.late()), (Ok(None), 1));
         assert!(asks.open(AskKind::Standing, 99, 2 * S).is_some());
         assert_eq!(asks.open(AskKind::Standing, 100, 2 * S), None);
+    }
+
+    /// An ask that was given up long ago takes no place; an answer to it is still a late one, once.
+    #[test]
+    fn a_worker_that_did_not_answer_is_asked_again_later() {
+        let mut asks = WorkerAsks::default();
+        let ids: Vec<_> = (0..).map_while(|look| asks.open(AskKind::Standing, look, S)).collect();
+        asks.expire(S);
+        asks.expire(S + WORKER_ASK_KEPT - Duration::from_nanos(1));
+        assert_eq!(asks.open(AskKind::Standing, 99, 2 * S), None);
+        assert_eq!(asks.expire(S + WORKER_ASK_KEPT), [] as [LookId; 0]);
+        assert_eq!(asks.next_deadline(), None);
+        let again = asks.open(AskKind::Standing, 99, WORKER_ASK_KEPT + 3 * S).unwrap();
+        assert_eq!((asks.settle(ids[0], AskKind::Standing), asks.late()), (Ok(None), 1));
+        assert_eq!(asks.settle(again + 1, AskKind::Standing), Err(Unasked), "never asked");
+        assert_eq!(asks.settle(again, AskKind::Standing), Ok(Some(99)));
+        for _ in 1..WORKER_ASKS {
+            assert_eq!(asks.settle(ids[1], AskKind::Standing), Ok(None));
+        }
+        assert_eq!(asks.settle(ids[1], AskKind::Standing), Err(Unasked), "as many as were forgotten");
     }
 
     /// A process that ends leaves nobody waiting, and its successor is asked under other ids.
@@ -150,6 +203,11 @@ mod tests {
         asks.expire(S);
         assert_eq!(asks.ended(), [2]);
         assert_eq!(asks.settle(former, AskKind::Standing), Err(Unasked));
-        assert!(asks.open(AskKind::Standing, 3, S).unwrap() > former);
+        let last = asks.open(AskKind::Standing, 3, S).unwrap();
+        assert!(last > former);
+        asks.expire(S);
+        asks.expire(S + WORKER_ASK_KEPT);
+        assert_eq!(asks.settle(former, AskKind::Standing), Err(Unasked), "it was of another process");
+        assert_eq!(asks.settle(last, AskKind::Standing), Ok(None));
     }
 }
