@@ -86,6 +86,7 @@ enum Phase {
     },
     /// It was told to end, or killed, and is started again when it has died.
     Restarting {
+        since: Duration,
         kill_at: Option<Duration>,
     },
     Waiting {
@@ -147,7 +148,7 @@ impl Supervision {
             Phase::Starting { since } => Some(since + HELLO_BOUND),
             Phase::Alive { ping_at, heard, .. } => Some(ping_at.min(heard + PONG_BOUND)),
             Phase::Waiting { until } => Some(until),
-            Phase::Restarting { kill_at } => kill_at,
+            Phase::Restarting { kill_at, .. } => kill_at,
             Phase::Unwanted | Phase::Dying { .. } => None,
         }
     }
@@ -171,28 +172,31 @@ impl Supervision {
             (Phase::Starting { since } | Phase::Alive { since, .. }, Event::Failed) => {
                 self.kill(since, Why::Failed)
             }
-            (Phase::Starting { .. } | Phase::Alive { .. }, Event::Restart(bound)) => {
-                self.phase = Phase::Restarting { kill_at: Some(mono + bound) };
+            (Phase::Starting { since } | Phase::Alive { since, .. }, Event::Restart(bound)) => {
+                self.phase = Phase::Restarting { since, kill_at: Some(mono + bound) };
                 Some(Action::Stop)
             }
             // It ends already, by a kill.
-            (Phase::Dying { .. }, Event::Restart(_)) => {
-                self.phase = Phase::Restarting { kill_at: None };
+            (Phase::Dying { since }, Event::Restart(_)) => {
+                self.phase = Phase::Restarting { since, kill_at: None };
                 None
             }
             (Phase::Waiting { .. }, Event::Restart(_)) => self.start(mono),
-            (Phase::Restarting { .. }, Event::Died) => self.start(mono),
-            (Phase::Restarting { kill_at: Some(_) }, Event::Failed) => self.kill_restarting(Why::Failed),
-            (Phase::Restarting { kill_at: Some(at) }, Event::Tick) if at <= mono => {
-                self.kill_restarting(Why::NoEnd)
+            (Phase::Restarting { since, .. }, Event::Died) => {
+                self.lived(since, mono);
+                self.start(mono)
+            }
+            (Phase::Restarting { since, kill_at: Some(_) }, Event::Failed) => {
+                self.kill_restarting(since, Why::Failed)
+            }
+            (Phase::Restarting { since, kill_at: Some(at) }, Event::Tick) if at <= mono => {
+                self.kill_restarting(since, Why::NoEnd)
             }
             (
                 Phase::Starting { since } | Phase::Alive { since, .. } | Phase::Dying { since },
                 Event::Died,
             ) => {
-                if mono.saturating_sub(since) >= RESTART_RESET {
-                    self.backoff.reset();
-                }
+                self.lived(since, mono);
                 self.phase = Phase::Waiting { until: mono + self.backoff.advance() };
                 None
             }
@@ -233,7 +237,7 @@ impl Supervision {
 
     /// Whether it was killed and has not died yet: nothing that it still says counts.
     pub fn is_dying(&self) -> bool {
-        matches!(self.phase, Phase::Dying { .. } | Phase::Restarting { kill_at: None })
+        matches!(self.phase, Phase::Dying { .. } | Phase::Restarting { kill_at: None, .. })
     }
 
     fn ping(&mut self, mono: Duration) -> Option<Action> {
@@ -248,8 +252,15 @@ impl Supervision {
         Some(Action::Spawn)
     }
 
-    fn kill_restarting(&mut self, why: Why) -> Option<Action> {
-        self.phase = Phase::Restarting { kill_at: None };
+    /// A worker that was alive for long starts the delays over, however it ended.
+    fn lived(&mut self, since: Duration, mono: Duration) {
+        if mono.saturating_sub(since) >= RESTART_RESET {
+            self.backoff.reset();
+        }
+    }
+
+    fn kill_restarting(&mut self, since: Duration, why: Why) -> Option<Action> {
+        self.phase = Phase::Restarting { since, kill_at: None };
         Some(Action::Kill(why))
     }
 

@@ -115,6 +115,32 @@ fn a_restart_by_command_is_no_crash() {
     assert_eq!(worker.restarts_in(5001 * MS), Some(RESTART_FIRST), "the delays begin with the first crash");
 }
 
+/// ARC-18: a minute alive starts the delays over also where a command ended it, in order or when a kill did already;
+/// a shorter life leaves the delay as it was.
+#[test]
+fn a_minute_alive_until_a_restart_by_command_starts_the_delays_over() {
+    for (alive, killed, delay) in
+        [(59_999, false, 1000), (60_000, false, 500), (59_999, true, 1000), (60_000, true, 500)]
+    {
+        let mut worker = started();
+        worker.handle(Event::Died, Duration::ZERO);
+        worker.handle(Event::Tick, 500 * MS);
+        worker.handle(Event::Greeted, 501 * MS);
+        let ended = (500 + alive) * MS;
+        if killed {
+            worker.handle(Event::Failed, ended);
+        }
+        worker.handle(Event::Restart(5000 * MS), ended);
+        assert_eq!(worker.handle(Event::Died, ended), Some(Action::Spawn));
+        worker.handle(Event::Died, ended + MS);
+        assert_eq!(
+            worker.restarts_in(ended + MS),
+            Some(delay * MS),
+            "alive for {alive} ms, killed: {killed}"
+        );
+    }
+}
+
 /// One that does not end in time, or breaks a rule meanwhile, is killed once, and started again.
 #[test]
 fn a_worker_that_does_not_end_for_a_restart_is_killed() {
