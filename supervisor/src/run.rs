@@ -408,7 +408,7 @@ impl Supervisor {
         }
         self.judge(role, supervision::Event::Died);
         if restarting {
-            self.restarted(role, (process.pid, death, last_words), orderly);
+            Self::restarted(role, (process.pid, death, last_words), orderly);
             return self.note_readiness();
         }
         let restart = self.workers[&role].supervision.restarts_in(mono).unwrap_or_default();

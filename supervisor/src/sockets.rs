@@ -58,7 +58,7 @@ impl ListenerSocket {
         self.held.as_ref().and_then(|listener| listener.local_addr().ok())
     }
 
-    /// The relayd that served it has ended.
+    /// The relayd that served it has ended, or is to end and accepts nothing any more.
     pub fn unserved(&mut self, mono: Duration) {
         if self.held.is_some() && self.unserved_since.is_none() {
             self.unserved_since = Some(mono);

@@ -73,8 +73,8 @@ async fn each_worker_is_restarted_by_command() {
         let changed: BTreeSet<&str> =
             ROLES.into_iter().filter(|role| before[*role] != after[*role]).collect();
         assert_eq!(changed, BTreeSet::from([role]));
-        let asked = scene.relay.wait_line("the worker is restarted, by command").await.unwrap();
-        assert!(asked.text.contains(" client=") && asked.text.ends_with(" user=0"), "{asked:?}");
+        let asked = written(&scene, &format!("INFO supervisor: {RESTARTED}"), role).await;
+        assert!(asked.contains(" client=") && asked.ends_with(" user=0"), "{asked}");
         scene
             .relay
             .wait_line(&format!("{role}: the worker ended and is started again, by command"))
@@ -96,6 +96,39 @@ async fn each_worker_is_restarted_by_command() {
     for worker in status["workers"].as_array().unwrap() {
         assert_eq!((&worker["state"], &worker["restarts"]), (&json!("running"), &json!(0)), "{worker}");
     }
+}
+
+const RESTARTED: &str = "the worker is restarted, by command";
+
+/// The first line that begins so and is of what somebody did to `process`.
+async fn written(scene: &Scene, beginning: &str, process: &str) -> String {
+    let process = format!(" process={process} ");
+    let look = || {
+        let lines = scene.relay.lines().into_iter();
+        lines.map(|line| line.text).find(|text| text.starts_with(beginning) && text.contains(&process))
+    };
+    poll(BOUND, beginning, look).await.unwrap()
+}
+
+/// LIS-23: the socket is held no longer for a relayd that takes long to end for a restart by command than for one that
+/// died; the next one gets a new socket.
+#[tokio::test]
+async fn a_relayd_that_takes_long_to_end_does_not_hold_the_listener() {
+    let scene = Scene::open(|_| {}).await;
+    let relayd = scene.relay.workers()["relayd"];
+    scene.relay.signal_worker("relayd", relayd, Signal::SIGSTOP);
+    let closed = async {
+        let closed = "relayd does not serve: the listener is closed until it is open again";
+        scene.relay.wait_line(closed).await.unwrap();
+        assert_eq!(scene.count("it is started again, by command"), 0, "it closed before relayd ended");
+        scene.relay.signal_worker("relayd", relayd, Signal::SIGCONT);
+    };
+    let (said, ()) = tokio::join!(scene.relay.ctl(&["restart", "relayd"]), closed);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    scene.relay.wait_line("relayd: the worker ended and is started again, by command").await.unwrap();
+    scene.relay.wait_line("relayd serves again").await.unwrap();
+    let node = scene.node("node-1").await;
+    scene.assert_carried(&node).await;
 }
 
 /// A worker that does not end by itself is killed in time and started again all the same, and no restart of one that
@@ -157,6 +190,15 @@ async fn a_log_level_is_of_one_process_and_lasts() {
     scene.relay.status_json().await;
     poll(BOUND, "a debug line of the supervisor", || (debugs("supervisor") > 0).then_some(())).await.unwrap();
     assert_eq!(debugs("relayd"), before);
+
+    // What somebody did is written down whatever the supervisor records.
+    for (level, word) in [("warn", "WARN"), ("error", "ERROR")] {
+        scene.relay.ctl(&["log", "supervisor", level]).await;
+        scene.relay.ctl(&["restart", "pulld"]).await;
+        written(&scene, &format!("{word} supervisor: {RESTARTED}"), "pulld").await;
+        scene.relay.ctl(&["log", "pulld", "info"]).await;
+        written(&scene, &format!("{word} supervisor: the log level is INFO, by command"), "pulld").await;
+    }
 }
 
 /// XTR-20, XTR-21, OPS-02: the roster has each node's id and how it stands, and nothing else: registered, carried while

@@ -34,9 +34,9 @@ impl Supervisor {
     pub(super) async fn said_by_relayd(&mut self, message: FromRelayd) {
         match message {
             FromRelayd::Worker(_) => {}
-            // A relay that stops opens nothing any more.
+            // A relay that stops opens nothing any more, and a relayd that is to be started again serves nothing.
             FromRelayd::AskListenerFacts { .. } | FromRelayd::AskListener { .. } | FromRelayd::Open
-                if self.stopping.is_some() => {}
+                if self.relayd_ends() => {}
             FromRelayd::AskIdentity { id } => self.ask_identity(id),
             FromRelayd::AskAddresses { id } => self.ask_addresses(id),
             FromRelayd::AskListenerFacts { id, relay_origin } => self.ask_listener_facts(id, relay_origin),
@@ -66,6 +66,11 @@ impl Supervisor {
             FromRelayd::LinkLost { role, number } => self.link_lost(role, number),
             FromRelayd::StartFailed { cause } => self.start_failed(cause),
         }
+    }
+
+    /// Whether relayd was told to end, with the relay or to be started again.
+    fn relayd_ends(&self) -> bool {
+        self.stopping.is_some() || self.workers[&Role::Relayd].supervision.is_restarting()
     }
 
     fn relayd_process(&self) -> u64 {
@@ -163,7 +168,7 @@ impl Supervisor {
                 let answer = result.map(|addresses| addresses.iter().map(SocketAddr::ip).collect());
                 self.tell_relayd(ToRelayd::AnswerAddresses { id, answer }, Vec::new());
             }
-            Answered::Bind { .. } if self.stopping.is_some() => {}
+            Answered::Bind { .. } if self.relayd_ends() => {}
             Answered::Bind { id, result, .. } => self.bind(id, result),
             Answered::Connection { process, id, result } => self.dialed(process, id, result),
         }

@@ -52,8 +52,7 @@ impl Supervisor {
             }
             Command::Trace { worker } => match self.taps.watch(worker) {
                 Some(trace) => {
-                    let Peer { user, pid: client } = peer;
-                    info!(worker = worker.name(), user, client, "the worker's link is traced, by command");
+                    self.write_down(worker, peer, "the worker's link is traced, by command");
                     Reply::Trace(worker, trace)
                 }
                 None => Reply::Answer(Refused::Traces.into()),
@@ -72,11 +71,16 @@ impl Supervisor {
             return Err(Refused::Absent(role));
         }
         let former_pid = worker.process.as_ref().map(|process| process.pid);
-        let Peer { user, pid: client } = peer;
-        info!(worker = role.name(), user, client, "the worker is restarted, by command");
+        let anew = !worker.supervision.is_restarting();
+        self.write_down(role, peer, "the worker is restarted, by command");
+        if anew {
+            self.counters.restarts_by_command += 1;
+        }
         let bound = if role == Role::Relayd { RELAYD_RESTART_BOUND } else { STOP_BOUND };
         self.judge(role, supervision::Event::Restart(bound));
         if role == Role::Relayd {
+            // It accepts nothing any more, however long its requests in flight take.
+            self.listener.unserved(self.mono());
             self.readiness.relayd_ended();
             self.note_readiness();
         }
@@ -84,8 +88,7 @@ impl Supervisor {
     }
 
     /// A worker that was to be started again by command has ended.
-    pub(super) fn restarted(&mut self, role: Role, ended: (u32, Death, &str), orderly: bool) {
-        self.counters.restarts_by_command += 1;
+    pub(super) fn restarted(role: Role, ended: (u32, Death, &str), orderly: bool) {
         let (pid, death, last_words) = ended;
         if orderly {
             info!(worker = role.name(), pid, "the worker ended and is started again, by command");
@@ -98,14 +101,24 @@ impl Supervisor {
     }
 
     fn change_level(&mut self, role: Role, level: Level, peer: Peer) -> Logged {
-        let Peer { user, pid: client } = peer;
         let former = self.level(role);
-        info!(process = role.name(), user, client, "the log level is {}, by command", level.name());
+        self.write_down(role, peer, &format!("the log level is {}, by command", level.name()));
         self.set_level(role, level);
         Logged {
             worker: role.name().to_owned(),
             level: level.word().to_owned(),
             former: former.word().to_owned(),
+        }
+    }
+
+    /// Writes down what somebody asked for, as the supervisor's own line, which no worker's record can be: it names
+    /// the process otherwise than those do. At a level that is written whatever the supervisor records at least.
+    fn write_down(&self, role: Role, peer: Peer, what: &str) {
+        let (process, Peer { user, pid: client }) = (role.name(), peer);
+        match self.verbosity.level() {
+            Level::Error => error!(process, user, client, "{what}"),
+            Level::Warn => warn!(process, user, client, "{what}"),
+            Level::Info | Level::Debug | Level::Trace => info!(process, user, client, "{what}"),
         }
     }
 
