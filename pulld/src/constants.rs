@@ -15,6 +15,11 @@ pub const NODE_IDLE: Duration = Duration::from_secs(600);
 /// A body waits so long for one of relayd's socket pairs, which replaces each as it is used. Together with
 /// [`ANSWER_WAIT`] it stays below the time that relayd waits.
 pub const STREAM_WAIT: Duration = Duration::from_secs(5);
+/// Pulls that are under way at a stop end within this time, or are cut: with the 2 s that the last records may take it
+/// stays within the 5 s that the supervisor gives a stop.
+pub const STOP_DRAIN: Duration = Duration::from_millis(2500);
+/// What of them waits for the link to relayd is sent within this time of their end.
+pub const STOP_FLUSH: Duration = Duration::from_millis(500);
 /// Messages that may wait for the link to relayd (PULL-30).
 pub const LINK_QUEUE: usize = 64;
 /// Relayd knows of the end of an exchange before its task here has ended, so that the pull that takes its

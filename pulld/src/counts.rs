@@ -6,20 +6,36 @@ use std::sync::{
     atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
+use tokio::sync::Notify;
+
 /// How many of something are open; clones count together.
 #[derive(Clone, Default)]
-pub(crate) struct OpenCount(Arc<AtomicU32>);
+pub(crate) struct OpenCount(Arc<Counted>);
+
+#[derive(Default)]
+struct Counted {
+    open: AtomicU32,
+    /// The last one was closed.
+    none: Notify,
+}
 
 impl OpenCount {
     /// One more is open, until this is dropped.
     pub(crate) fn one(&self) -> Open {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.0.open.fetch_add(1, Ordering::Relaxed);
         Open(self.clone())
     }
 
     /// How many are open now.
     pub(crate) fn get(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
+        self.0.open.load(Ordering::Relaxed)
+    }
+
+    /// Waits until none is open; one waits at a time.
+    pub(crate) async fn none(&self) {
+        while self.get() > 0 {
+            self.0.none.notified().await;
+        }
     }
 }
 
@@ -28,7 +44,9 @@ pub(crate) struct Open(OpenCount);
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
+        if self.0.0.open.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.0.none.notify_one();
+        }
     }
 }
 

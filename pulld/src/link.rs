@@ -2,7 +2,9 @@
 
 use std::{
     collections::BTreeMap,
+    future::pending,
     os::fd::OwnedFd,
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -13,12 +15,16 @@ use coreflow_ipc::{
     outgoing::outgoing,
     peer::greet,
 };
-use tokio::{sync::Notify, task::AbortHandle, time::timeout};
+use tokio::{
+    sync::{Notify, watch},
+    task::AbortHandle,
+    time::timeout,
+};
 use tracing::{debug, warn};
 
 use crate::{
     connections::Connections,
-    constants::{EXCHANGE_END, LINK_QUEUE},
+    constants::{EXCHANGE_END, LINK_QUEUE, STOP_FLUSH},
     counts::{Exchanged, Open},
     exchange::{self, Shared},
     notices::Notices,
@@ -30,6 +36,8 @@ use crate::{
 enum LinkEnd {
     /// It ended by itself.
     Ended(LinkError),
+    /// Pulld is to end, and no exchange is under way.
+    Stopped,
     /// A second hello came.
     Hello,
     /// A number was used again.
@@ -44,6 +52,7 @@ impl std::fmt::Display for LinkEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Ended(error) => error.fmt(f),
+            Self::Stopped => f.write_str("pulld ends"),
             Self::Hello => f.write_str("pull-link-out-of-order: a second hello"),
             Self::Number => f.write_str("pull-link-out-of-order: the number of another exchange"),
             Self::Exchanges => f.write_str("pull-link-out-of-order: more exchanges than may be under way"),
@@ -55,12 +64,14 @@ impl std::fmt::Display for LinkEnd {
 /// The registry's connections, from the latest configuration; none before the first.
 pub(crate) type Configured = Mutex<Option<Arc<Connections>>>;
 
-/// Serves the link whose end is `end` until it ends. Dropped, it ends every exchange.
+/// Serves the link whose end is `end` until it ends, or until `stopped` is set and no exchange is under way: what
+/// those said last has been sent then. Dropped, it ends every exchange.
 pub(crate) async fn serve(
     end: OwnedFd,
     configured: Arc<Configured>,
     notices: Arc<Notices>,
     exchanged: Arc<Exchanged>,
+    mut stopped: watch::Receiver<bool>,
 ) {
     let greeted =
         greet::<PulldToRelayd, RelaydToPulld>(end, Descriptors::Accepted, Role::Pulld, Role::Relayd).await;
@@ -70,13 +81,29 @@ pub(crate) async fn serve(
     };
     debug!("the link to relayd is greeted");
     let (out, sending) = outgoing(sender, LINK_QUEUE);
+    let open = exchanged.open.clone();
     let shared = Arc::new(Shared { out, streams: WaitingStreams::default(), notices, exchanged });
     let exchanges = Exchanges { configured, shared, running: Arc::default() };
+    let mut sending = pin!(sending);
+    let drained = async {
+        // Pulld itself holds the other end, as long as it serves.
+        if stopped.wait_for(|stopped| *stopped).await.is_err() {
+            pending::<()>().await;
+        }
+        open.none().await;
+    };
     let end = tokio::select! {
         end = exchanges.serve(receiver) => end,
-        sent = sending => LinkEnd::Ended(sent.err().unwrap_or(LinkError::Closed)),
+        sent = &mut sending => LinkEnd::Ended(sent.err().unwrap_or(LinkError::Closed)),
+        () = drained => LinkEnd::Stopped,
     };
+    drop(exchanges);
     match end {
+        LinkEnd::Stopped => {
+            // The queue's last open end went with the exchanges.
+            let sent = timeout(STOP_FLUSH, sending).await;
+            debug!(is_sent = matches!(sent, Ok(Ok(()))), "the link to relayd has no exchange any more");
+        }
         LinkEnd::Ended(LinkError::Closed) => debug!("the link to relayd ended"),
         end => warn!("the link to relayd is given up: {end}"),
     }

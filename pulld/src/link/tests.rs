@@ -13,6 +13,7 @@ mod kept;
 mod said;
 mod stand;
 mod standing;
+mod stopping;
 
 /// PULL-01, PULL-05, PULL-10, PULL-12, PULL-20, PULL-25: what the node said crosses with the registry's own host
 /// and `identity`; the challenge comes back with its realm at the relay, every line of it, and nothing that is

@@ -26,6 +26,7 @@ use rustls::{ServerConfig, crypto::ring};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream, UnixStream},
+    sync::watch,
 };
 
 use super::super::Configured;
@@ -42,6 +43,7 @@ pub(super) struct Stand {
     dials: Arc<Dials>,
     configured: Arc<Configured>,
     exchanged: Arc<Exchanged>,
+    stop: watch::Sender<bool>,
     sender: LinkSender<RelaydToPulld>,
     receiver: LinkReceiver<PulldToRelayd>,
     streams: Vec<(StreamId, UnixStream)>,
@@ -105,8 +107,10 @@ impl Stand {
         life::configure(start, &dials, &configured);
         let (own, end) = std::os::unix::net::UnixStream::pair().unwrap();
         let (notices, exchanged) = (Arc::<Notices>::default(), Arc::<Exchanged>::default());
-        let serving =
-            super::super::serve(end.into(), Arc::clone(&configured), notices, Arc::clone(&exchanged));
+        let stop = watch::Sender::new(false);
+        let stopped = stop.subscribe();
+        let (to, counts) = (Arc::clone(&configured), Arc::clone(&exchanged));
+        let serving = super::super::serve(end.into(), to, notices, counts, stopped);
         tokio::spawn(serving);
         let greeted = greet(own.into(), Descriptors::Refused, Role::Relayd, Role::Pulld).await;
         let (sender, receiver) = greeted.unwrap();
@@ -118,6 +122,7 @@ impl Stand {
             dials,
             configured,
             exchanged,
+            stop,
             sender,
             receiver,
             streams,
@@ -129,6 +134,11 @@ impl Stand {
     /// It was found not to speak HTTP/1.1.
     pub(super) fn refuses_http1(&self) {
         self.dials.not_spoken(Protocol::Http1);
+    }
+
+    /// The supervisor stops pulld.
+    pub(super) fn stop(&self) {
+        life::stop_exchanges(&self.configured, &self.stop);
     }
 
     /// The relay's origin changes.
