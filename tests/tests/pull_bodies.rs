@@ -10,6 +10,7 @@ use coreflow_tests::puller::{H2Pull, Puller, pull};
 use coreflow_tests::registry::{Registry, head, reply};
 use coreflow_tests::soak::census;
 use coreflow_tests::waiting::{BOUND, poll, within};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 const MIB: u64 = 1 << 20;
@@ -301,4 +302,42 @@ async fn the_loss_of_pulld_ends_pulls_and_nothing_else() {
     assert_eq!((node.closes().len(), node.registrations().len()), (0, 1));
     let body = format!(r#"{{"session":{}}}"#, node.binding().unwrap());
     node.request("getRuntimeRegistryCredential", &body).await.unwrap().outcome().unwrap();
+}
+
+/// OPS-02, PULL-18: a restart of pulld by command lets a pull that is under way end whole, and begins no other; the
+/// next pulld serves.
+#[tokio::test]
+async fn a_restart_of_pulld_lets_a_pull_under_way_end() {
+    const HALF: usize = 100_000;
+    let bed = PullBed::open_with(|setup, _| *setup = setup.clone().controlled()).await;
+    let (go_on, told) = watch::channel(false);
+    bed.registry.script(move |mut exchange| {
+        let mut told = told.clone();
+        async move {
+            let stated = (2 * HALF).to_string();
+            exchange.send(head("200 OK", &[("Content-Length", &stated)])).await.ok()?;
+            exchange.send(&vec![b'q'; HALF]).await.ok()?;
+            told.wait_for(|told| *told).await.ok()?;
+            exchange.send(&vec![b'q'; HALF]).await.ok()?;
+            Some(exchange)
+        }
+    });
+    let mut puller = Puller::dial(&bed.h1()).await;
+    puller.ask("GET", &blob(), &[]).await;
+    let began = puller.head().await;
+    assert!(puller.wait_bytes(HALF / 2).await);
+
+    let former = bed.relay.workers()["pulld"];
+    let (said, whole) = tokio::join!(bed.relay.ctl(&["restart", "pulld"]), async {
+        bed.relay.wait_line("the worker is restarted, by command").await.unwrap();
+        go_on.send_replace(true);
+        within(BOUND, "end of a pull", puller.body("GET", began)).await.unwrap()
+    });
+    assert_eq!((whole.status, whole.complete, whole.body.len()), (200, true, 2 * HALF));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_ne!(bed.relay.workers()["pulld"], former);
+    assert_eq!(bed.lines("pulls do not end in time"), 0);
+    bed.registry.answer(reply("200 OK", &[], b"again"));
+    bed.wait_served().await;
+    assert_eq!(bed.get(&blob(), &[]).await.text(), "again");
 }
