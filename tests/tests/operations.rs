@@ -296,7 +296,7 @@ impl Drop for Following {
 }
 
 /// LOG-01, OPS-02: a trace shows the messages of a link by name, number and length, also of the worker that takes the
-/// traced one's place, and no secret is in it: no bearer, identity or certificate.
+/// traced one's place, and no secret is in it: neither the bearer nor the token of an identity.
 #[tokio::test]
 async fn a_trace_shows_messages_and_no_secret() {
     let (scene, before) = opened().await;

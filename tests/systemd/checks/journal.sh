@@ -46,6 +46,26 @@ no_secret_is_in_the_journal_or_in_what_systemd_shows() {
     never holding_a_secret <"$WORK/journal.json"
     never holding_a_secret <"$WORK/journal.export"
     never holding_a_secret <<<"$(systemctl show "$UNIT"; systemctl status "$UNIT" --no-pager --lines=100; status; status --json)"
+    # Nor in what else coreflowctl prints; a relayd that begins is told its identity meanwhile.
+    eventually "$BOUND" every_worker_runs
+    (
+        ctl trace relayd &
+        traces=$!
+        ctl trace relayd --json &
+        traces+=" $!"
+        sleep 1
+        ctl restart relayd
+        ask served
+        ctl metrics
+        ctl nodes
+        ctl workers --json
+        ctl isolation --json || true
+        # shellcheck disable=SC2086
+        kill $traces
+        wait
+    ) >"$WORK/printed-by-ctl"
+    says '-> AnswerIdentity' "$(<"$WORK/printed-by-ctl")"
+    never holding_a_secret <"$WORK/printed-by-ctl"
     for pid in $(processes); do
         never holding_a_secret <"/proc/$pid/environ"
         never holding_a_secret <"/proc/$pid/cmdline"

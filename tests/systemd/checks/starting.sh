@@ -79,6 +79,31 @@ coreflowctl_answers_root_and_nobody_else() {
     exits 1 setpriv --reuid=nobody --regid=nogroup --clear-groups /opt/coreflow/coreflowctl status
 }
 
+# OPS-02: what an operator looks at and changes, as the unit's sandbox leaves it to the relay and to root.
+each_command_answers_root_under_the_unit() {
+    local former from role
+    serving
+    eventually "$BOUND" every_worker_runs
+    for role in supervisor $ROLES; do says "$role" "$(ctl workers)"; done
+    says 'node-1  registered' "$(ctl nodes)"
+    says 'coreflow_nodes_carried 1' "$(ctl metrics)"
+    says '-> AskStanding' "$(traced relayd)"
+    says '"kind":"AskStanding"' "$(traced pulld --json)"
+    same 'what log says' 'pulld records at debug, before at info' "$(ctl log pulld debug)"
+    ctl log pulld info
+    for role in $ROLES; do
+        former=$(worker "$role") from=$(mark)
+        says "$role runs again, pid " "$(ctl restart "$role")"
+        eventually "$BOUND" replaced "$role" "$former"
+        says "the worker is restarted, by command" "$(lines "$from")"
+        never said "$from" 'it is started again in'
+        ask served
+    done
+    is NRestarts 0
+    # Last, so that it judges workers that were restarted too.
+    says 'all that is promised holds' "$(ctl isolation)"
+}
+
 a_rotated_credential_parks_the_relay_until_its_restart_binds_to_it() {
     local from former
     serving

@@ -99,6 +99,17 @@ seal() {
 
 status() { /opt/coreflow/coreflowctl status "$@"; }
 ready() { status >/dev/null; }
+ctl() { /opt/coreflow/coreflowctl "$@"; }
+# traced WORKER [OPTION]...: the messages of its link in two seconds, some of which are ours.
+traced() {
+    ctl trace "$@" &
+    local trace=$!
+    sleep 1
+    status >/dev/null
+    sleep 1
+    kill "$trace"
+    wait "$trace" || true
+}
 # exits CODE COMMAND...
 exits() {
     local expected=$1 code=0

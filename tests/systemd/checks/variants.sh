@@ -65,17 +65,23 @@ the_drop_in_for_privileged_ports_serves_on_port_443() {
 }
 
 the_drop_in_for_debugging_leaves_a_held_process_alone() {
-    local supervisor
+    local supervisor from
     ended
+    # A watchdog that would be due within this check; what the tree's drop-in says comes after it and has the last word.
+    drop_in a-short-watchdog <<<$'[Service]\nWatchdogSec=2s'
     drop_in debug </dev/null
     serving
-    supervisor=$(main)
+    supervisor=$(main) from=$(mark)
     same WatchdogUSec 0 "$(show WatchdogUSec)"
     same TimeoutStopUSec infinity "$(show TimeoutStopUSec)"
     never grep -qz '^WATCHDOG_USEC=' "/proc/$supervisor/environ"
     kill -STOP "$supervisor"
+    sleep 5
+    same ActiveState active "$(show ActiveState)"
+    never says atchdog "$(lines "$from")"
     kill -CONT "$supervisor"
     ask served
+    same MainPID "$supervisor" "$(main)"
     # What ended stays ended.
     kill -KILL "$supervisor"
     eventually "$BOUND" is ActiveState failed
