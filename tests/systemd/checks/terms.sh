@@ -102,13 +102,11 @@ ready() { status >/dev/null; }
 ctl() { /opt/coreflow/coreflowctl "$@"; }
 # traced WORKER [OPTION]...: the messages of its link in two seconds, some of which are ours.
 traced() {
-    ctl trace "$@" &
-    local trace=$!
+    # A program and no function, so that the signal ends it and not the shell around it.
+    timeout 2 /opt/coreflow/coreflowctl trace "$@" &
     sleep 1
     status >/dev/null
-    sleep 1
-    kill "$trace"
-    wait "$trace" || true
+    wait $! || true
 }
 # exits CODE COMMAND...
 exits() {
