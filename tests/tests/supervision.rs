@@ -337,14 +337,21 @@ async fn a_vpnd_that_floods_the_supervisor_is_ended_and_replaced() {
     node.wait_registered(1).await.unwrap();
     let before = all_workers(&relay).await;
     let mut former = before["vpnd"];
-    for (said, many, name) in [
+    for (ended, (said, many, name)) in [
         (FromVpnd::Report(HubReport::default()), 10 * HUB_REPORT_BURST, "ipc-message-too-often: Report"),
         (FromVpnd::AskSocket { id: 7 }, 2 * HUB_ASK_BURST, "ipc-message-too-often: AskSocket"),
-    ] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
         let mut flood = Vec::new();
         for _ in 0..many {
             said.append(&mut flood).unwrap();
         }
+        // Before it is confined a vpnd breaks another rule by the first of them.
+        let confined =
+            || (lines_with(&relay, "INFO vpnd: the worker is confined").len() > ended).then_some(());
+        poll(BOUND, "a vpnd that is confined", confined).await.unwrap();
         release.inject("vpnd", Injection::Bytes(&flood));
         relay.wait_line(&format!("ERROR vpnd: the worker broke a rule of its link: {name}")).await.unwrap();
         former = relay.wait_worker("vpnd", Some(former)).await.unwrap();
