@@ -12,6 +12,7 @@ const HOSTS: &CStr = c"hosts";
 /// The file of host names, then DNS.
 const BUILT_IN: &CStr = c"files dns";
 
+// SAFETY: the signature is that of glibc's `nss.h`; it keeps neither pointer.
 #[cfg(target_env = "gnu")]
 unsafe extern "C" {
     /// Sets the sources of a database in the place of `nsswitch.conf`, for this process. 0, or -1 and `errno`.
