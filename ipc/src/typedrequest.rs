@@ -346,7 +346,9 @@ impl IdSource {
 
     /// The number of an id that this source made.
     pub fn number(&self, id: &str) -> Option<u64> {
-        let digits = id.strip_prefix("uni_").filter(|digits| digits.len() == 24 && digits.is_ascii())?;
+        // A number's own parser takes a sign and either letter case.
+        let plain = |digits: &&str| digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let digits = id.strip_prefix("uni_").filter(|digits| digits.len() == 24).filter(plain)?;
         let (process, number) = digits.split_at(8);
         (u32::from_str_radix(process, 16).ok()? == self.process).then_some(())?;
         u64::from_str_radix(number, 16).ok()

@@ -128,7 +128,10 @@ fn ids_have_the_library_s_form_and_are_found_again() {
     let id = source.write(number);
     assert!(id.len() == 28 && id.starts_with("uni_"), "{id}");
     assert_eq!(source.number(&id), Some(number));
-    for foreign in ["", "uni_", "uni_zz", "uni_ééééééééééée", &id[..27]] {
+    let (process, digits) = id.split_at(12);
+    let signed = format!("{process}+{}", &digits[1..]);
+    let capital = format!("{process}{}", source.write(10).split_at(12).1.to_uppercase());
+    for foreign in ["", "uni_", "uni_zz", "uni_ééééééééééée", &id[..27], &signed, &capital] {
         assert_eq!(source.number(foreign), None);
     }
 }
