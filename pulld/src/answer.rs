@@ -11,24 +11,24 @@ use http::{
 use crate::{challenge, notices::Notices, origin::Origin, registry::Registry};
 
 /// What crosses of an answer's head.
-pub(crate) struct AnswerHead {
+pub struct AnswerHead {
     /// HTTP status, 200 to 599.
-    pub(crate) status: u16,
+    pub status: u16,
     /// The headers that cross.
-    pub(crate) headers: Vec<(AnswerHeader, Vec<u8>)>,
+    pub headers: Vec<(AnswerHeader, Vec<u8>)>,
     /// The length that is stated to the node.
-    pub(crate) length: Option<u64>,
+    pub length: Option<u64>,
     /// The length of the body as it comes, if the registry stated it.
-    pub(crate) coming: Option<u64>,
+    pub coming: Option<u64>,
     /// No body comes.
-    pub(crate) bodyless: bool,
+    pub bodyless: bool,
 }
 
 /// Selects what crosses of `parts`, the answer to a HEAD if `to_head`.
 ///
 /// # Errors
 /// [`RegistryFailure::Protocol`]: it is no answer, contradicts itself or is beyond the bounds.
-pub(crate) fn selected(
+pub fn selected(
     parts: &Parts,
     to_head: bool,
     registry: &Registry,

@@ -11,7 +11,7 @@ use crate::origin::Origin;
 
 /// What was found about one realm.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Realm {
+pub enum Realm {
     /// It had the registry's origin and has the relay's now.
     Own {
         /// Whether the listener serves what it leads to (PULL-31).
@@ -23,7 +23,7 @@ pub(crate) enum Realm {
 
 /// `line` with the realms at `registry` moved to `relay`, and what is to be said about its realms. A realm
 /// that is no `http` or `https` URL is a name and not mentioned.
-pub(crate) fn rewritten(line: &[u8], registry: &Origin, relay: &str) -> (Vec<u8>, Vec<Realm>) {
+pub fn rewritten(line: &[u8], registry: &Origin, relay: &str) -> (Vec<u8>, Vec<Realm>) {
     let (mut out, mut found, mut kept) = (Vec::with_capacity(line.len()), Vec::new(), 0);
     for value in realms(line) {
         let (text, places) = unquoted(line, value.clone());

@@ -4,8 +4,8 @@
 //! and hands the answer back. It decides nothing about who may pull and keeps nothing of what passes
 //! (PULL-06, PULL-07, PULL-08).
 
-mod answer;
-mod challenge;
+pub mod answer;
+pub mod challenge;
 mod connections;
 pub mod constants;
 mod counts;
@@ -15,9 +15,9 @@ mod failure;
 mod idle;
 pub mod life;
 mod link;
-mod notices;
-mod origin;
-mod registry;
+pub mod notices;
+pub mod origin;
+pub mod registry;
 mod registry_stream;
-mod request;
+pub mod request;
 mod waiting_streams;

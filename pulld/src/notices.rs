@@ -16,7 +16,7 @@ use crate::{challenge::Realm, constants::FOREIGN_ORIGINS, origin::Origin};
 
 /// What was said already; one for the life of the process.
 #[derive(Default)]
-pub(crate) struct Notices {
+pub struct Notices {
     foreign: Mutex<Foreign>,
     unserved: AtomicBool,
     location: AtomicBool,

@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 
 /// Scheme, host and port of an `http` or `https` URL.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Origin {
+pub struct Origin {
     tls: bool,
     host: String,
     port: u16,
@@ -13,7 +13,7 @@ pub(crate) struct Origin {
 impl Origin {
     /// The origin that `text` begins with as a URL, and the length of that beginning. `None` for what is no
     /// `http` or `https` URL, or names a user: of that nobody says here whom it leads to.
-    pub(crate) fn of_url(text: &[u8]) -> Option<(Self, usize)> {
+    pub fn of_url(text: &[u8]) -> Option<(Self, usize)> {
         let colon = text.iter().position(|byte| *byte == b':')?;
         let tls = match &text[..colon] {
             scheme if scheme.eq_ignore_ascii_case(b"https") => true,
@@ -38,29 +38,29 @@ impl Origin {
     }
 
     /// The origin that `text` is, with nothing behind it.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let (origin, end) = Self::of_url(text.as_bytes())?;
         (end == text.len()).then_some(origin)
     }
 
     /// Whether it is reached over TLS.
-    pub(crate) fn tls(&self) -> bool {
+    pub fn tls(&self) -> bool {
         self.tls
     }
 
     /// A DNS name or an IP literal; an IPv6 literal has no brackets.
-    pub(crate) fn host(&self) -> &str {
+    pub fn host(&self) -> &str {
         self.host.trim_start_matches('[').trim_end_matches(']')
     }
 
     /// Host and, unless it is the scheme's own, port: what a `Host` header states.
-    pub(crate) fn authority(&self) -> String {
+    pub fn authority(&self) -> String {
         let own = if self.tls { 443 } else { 80 };
         if self.port == own { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
     }
 
     /// `https` or `http`.
-    pub(crate) fn scheme(&self) -> &'static str {
+    pub fn scheme(&self) -> &'static str {
         if self.tls { "https" } else { "http" }
     }
 }

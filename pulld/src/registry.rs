@@ -29,15 +29,15 @@ pub(crate) enum GreetError {
 }
 
 /// What [`PulldStart`] says.
-pub(crate) struct Registry {
+pub struct Registry {
     /// Its origin.
-    pub(crate) origin: Origin,
+    pub origin: Origin,
     /// The relay's own origin, as a challenge names it.
-    pub(crate) relay: String,
+    pub relay: String,
     /// What HTTP/1.1 states as `Host`.
-    pub(crate) host: HeaderValue,
+    pub host: HeaderValue,
     /// The same for HTTP/2.
-    pub(crate) authority: Authority,
+    pub authority: Authority,
     tls: Option<Tls>,
 }
 
@@ -49,7 +49,7 @@ struct Tls {
 
 impl Registry {
     /// `None` if an origin of `start` is none, which the supervisor does not send.
-    pub(crate) fn new(start: PulldStart) -> Option<Self> {
+    pub fn new(start: PulldStart) -> Option<Self> {
         let origin = Origin::parse(&start.registry_origin)?;
         Origin::parse(&start.relay_origin)?;
         let authority = origin.authority();

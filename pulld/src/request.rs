@@ -13,7 +13,7 @@ use http_body_util::Empty;
 use crate::registry::Registry;
 
 /// A pull that can be sent, more than once. No Debug: it holds the node's token (PULL-28).
-pub(crate) struct Asked {
+pub struct Asked {
     method: Method,
     target: PathAndQuery,
     headers: HeaderMap,
@@ -21,7 +21,7 @@ pub(crate) struct Asked {
 
 impl Asked {
     /// `None` if the target or a header cannot be sent as it came, or the target lies outside `/v2/`.
-    pub(crate) fn new(pull: PullRequest) -> Option<Self> {
+    pub fn new(pull: PullRequest) -> Option<Self> {
         // Nothing normalises here; what is cut off, as a fragment is, shows in the comparison.
         let target = PathAndQuery::try_from(pull.target.as_str()).ok()?;
         if target.as_str() != pull.target || !pull.target.starts_with("/v2/") {
@@ -39,19 +39,19 @@ impl Asked {
     }
 
     /// Whether no body answers it.
-    pub(crate) fn is_head(&self) -> bool {
+    pub fn is_head(&self) -> bool {
         self.method == Method::HEAD
     }
 
     /// The request over HTTP/1.1.
-    pub(crate) fn http1(&self, registry: &Registry) -> Request<Empty<Bytes>> {
+    pub fn http1(&self, registry: &Registry) -> Request<Empty<Bytes>> {
         let mut headers = HeaderMap::with_capacity(self.headers.len() + 2);
         headers.insert(HOST, registry.host.clone());
         self.request(Uri::from(self.target.clone()), headers)
     }
 
     /// The request over HTTP/2, which states the authority in place of a host.
-    pub(crate) fn http2(&self, registry: &Registry) -> Request<Empty<Bytes>> {
+    pub fn http2(&self, registry: &Registry) -> Request<Empty<Bytes>> {
         let scheme = if registry.origin.tls() { Scheme::HTTPS } else { Scheme::HTTP };
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(scheme);

@@ -28,7 +28,7 @@ mod giving;
 mod note;
 mod offers;
 mod reading;
-mod snapshot;
+pub mod snapshot;
 
 use admission::Holding;
 use giving::Applying;

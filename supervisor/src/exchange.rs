@@ -20,7 +20,7 @@ use std::time::Duration;
 use rustls::ClientConfig;
 use tokio::time::{Instant, sleep, timeout};
 
-pub use connection::{connect, permitted};
+pub use connection::{connect, permitted, speak};
 pub use envelope::{ExchangedIdentity, IdentityKind, IdentityRole};
 pub use failure::{AnswerFault, ExchangeError, Refusal, TransportClass};
 

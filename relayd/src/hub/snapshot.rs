@@ -22,7 +22,7 @@ const MILLISECONDS: EncodedConfig = Config::DEFAULT
     .encode();
 
 /// The whole network, for vpnd.
-pub(super) fn compose(network: &VpnNetwork) -> Snapshot {
+pub fn compose(network: &VpnNetwork) -> Snapshot {
     Snapshot {
         schema_version: SNAPSHOT_SCHEMA,
         network: Held {

@@ -100,7 +100,12 @@ pub async fn connect(addresses: &[SocketAddr], bound: Duration) -> Result<TcpStr
     Err(failure)
 }
 
-async fn speak<S: AsyncRead + AsyncWrite + Unpin>(
+/// Sends `request` on a connection that stands, and gives the body of its answer, which is bounded; the caller
+/// bounds the time.
+///
+/// # Errors
+/// [`ExchangeError::Transport`] and [`ExchangeError::Unusable`].
+pub async fn speak<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     request: Request<Full<Bytes>>,
 ) -> Result<Zeroizing<Vec<u8>>, ExchangeError> {
