@@ -1,6 +1,6 @@
 //! Every wait, bound and number of vpnd, each with its unit and where it comes from.
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 /// Name of the tunnel protocol and its version: the ALPN of the TLS handshake, and the beginning of the
 /// Noise prologue (VPN-44).
@@ -102,8 +102,9 @@ pub const NODE_OWN_PACKETS: usize = 64;
 
 /// Addresses at the start of the control prefix whose members are found without a search.
 pub const DIRECT_ADDRESSES: usize = 1 << 16;
-/// Longest control prefix, in bits: beyond the network's, the hub's and the broadcast address there is one.
-pub const LONGEST_CONTROL_PREFIX: u8 = 30;
+/// Bits of a control prefix: of fewer there is no range, with more no address beyond the network's, the hub's and the
+/// broadcast's.
+pub const CONTROL_PREFIX_BITS: RangeInclusive<u8> = 1..=30;
 /// Longest id, in characters (contract, section 1).
 pub const LONGEST_ID: usize = 128;
 

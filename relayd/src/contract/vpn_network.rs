@@ -10,6 +10,7 @@ use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     net::Ipv4Addr,
+    ops::RangeInclusive,
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -26,8 +27,9 @@ mod addresses;
 
 use addresses::{Occupied, first, last, parse_prefix};
 
-/// The longest control prefix: the network's address, the hub's, the broadcast's, and one of a member.
-const LONGEST_CONTROL_PREFIX: u8 = 30;
+/// Bits of a control prefix: at least the one that a node is told, at most such that beside the network's address,
+/// the hub's and the broadcast's there is one of a member.
+const CONTROL_PREFIX_BITS: RangeInclusive<u8> = 1..=30;
 
 /// A valid network.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,7 +123,7 @@ pub fn validate_cluster_vpn_network(network: &RawValue) -> Result<VpnNetwork, In
     let (authority, generation) = read_authority(authority)?;
     let revision = parse(revision).ok_or_else(|| InvalidNetwork::at("revision"))?;
     let control_prefix = parse_text(control_prefix, parse_prefix)
-        .filter(|prefix| prefix.length <= LONGEST_CONTROL_PREFIX)
+        .filter(|prefix| CONTROL_PREFIX_BITS.contains(&prefix.length))
         .ok_or_else(|| InvalidNetwork::at("controlPrefix"))?;
     let read_members = read_members(written_members, control_prefix)?;
     let grants = read_grants(written_grants, &read_members)?;

@@ -10,7 +10,7 @@ use time::{OffsetDateTime, UtcOffset, format_description::well_known::Rfc3339};
 
 use super::routes::{Overlap, Routes, bounds, is_canonical};
 use crate::{
-    constants::{LONGEST_CONTROL_PREFIX, LONGEST_ID},
+    constants::{CONTROL_PREFIX_BITS, LONGEST_ID},
     protocol::ipv4::is_unicast,
 };
 
@@ -109,7 +109,7 @@ impl Network {
             return Err(Unservable::Id);
         }
         let control = held.control_prefix;
-        if !is_canonical(control) || control.length > LONGEST_CONTROL_PREFIX {
+        if !is_canonical(control) || !CONTROL_PREFIX_BITS.contains(&control.length) {
             return Err(Unservable::ControlPrefix);
         }
         if members.len() > MOST_MEMBERS {

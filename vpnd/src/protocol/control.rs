@@ -8,7 +8,9 @@ use std::{fmt, net::Ipv4Addr, time::Duration};
 
 use coreflow_ipc::messages::vpn_network::Prefix;
 
-use crate::constants::{INNER_MTU, LEAST_INNER_MTU, LONGEST_CONTROL_MESSAGE, PROTOCOL_VERSION};
+use crate::constants::{
+    CONTROL_PREFIX_BITS, INNER_MTU, LEAST_INNER_MTU, LONGEST_CONTROL_MESSAGE, PROTOCOL_VERSION,
+};
 
 /// Why a control message or its payload is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,7 +188,7 @@ pub fn hub_address(control_prefix: Prefix) -> Ipv4Addr {
 
 /// The broadcast address of a prefix, counted from its first; none if it is no prefix, or has no host.
 fn hosts(prefix: Prefix) -> Option<u32> {
-    if !(1..=30).contains(&prefix.length) {
+    if !CONTROL_PREFIX_BITS.contains(&prefix.length) {
         return None;
     }
     let hosts = u32::MAX >> prefix.length;

@@ -55,13 +55,14 @@ fn addresses_that_are_nobodys_by_nature_are_special() {
 #[test]
 fn what_is_no_network_is_refused_and_says_what_of_it() {
     type Spoil = fn(&mut Snapshot);
-    let cases: [(Spoil, &str); 22] = [
+    let cases: [(Spoil, &str); 23] = [
         (|s| s.schema_version = 2, "schema version 2"),
         (|s| s.network.authority.clear(), "an id that is none"),
         (|s| s.members[0].node_id = "x".repeat(129), "an id that is none"),
         (|s| s.members[0].node_id = "a\nb".into(), "an id that is none"),
         (|s| s.network.control_prefix.length = 33, "the control prefix"),
         (|s| s.network.control_prefix.length = 31, "the control prefix"),
+        (|s| s.network.control_prefix = prefix([0, 0, 0, 0], 0), "the control prefix"),
         (|s| s.network.control_prefix.address = [10, 8, 0, 8].into(), "the control prefix"),
         (|s| s.members[1].node_id = "node-0".into(), "the same node id twice"),
         (|s| s.members[1].public_key = [1; 32], "the same key twice"),
