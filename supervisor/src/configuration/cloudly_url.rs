@@ -7,6 +7,8 @@ use url::{Host, Url};
 
 /// Longest `CLOUDLY_URL` in bytes.
 const LONGEST: usize = 2048;
+/// Longest name that DNS has, in characters.
+const LONGEST_NAME: usize = 253;
 
 /// Cloudly's endpoint, reduced to its origin: `https`, or `http` to a loopback host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +21,7 @@ pub struct CloudlyUrl {
 /// Why a text is no usable `CLOUDLY_URL`. Holds nothing of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloudlyUrlFault {
-    /// It is no absolute URL, or a longer one than 2048 bytes.
+    /// It is no absolute URL, or a longer one than 2048 bytes, or names a host that no DNS name can be.
     NotAnUrl,
     /// Its scheme is neither `https` nor `http`.
     Scheme,
@@ -60,7 +62,7 @@ impl CloudlyUrl {
         if url.fragment().is_some() {
             return Err(CloudlyUrlFault::Fragment);
         }
-        let host = url.host().ok_or(CloudlyUrlFault::NotAnUrl)?.to_owned();
+        let host = url.host().filter(is_host).ok_or(CloudlyUrlFault::NotAnUrl)?.to_owned();
         let port = url.port_or_known_default().ok_or(CloudlyUrlFault::NotAnUrl)?;
         if port == 0 {
             return Err(CloudlyUrlFault::Port);
@@ -112,6 +114,16 @@ impl CloudlyUrl {
 fn has_user_info(text: &str) -> bool {
     let behind_scheme = text.split_once(':').map_or("", |(_, rest)| rest).trim_start_matches(['/', '\\']);
     behind_scheme.split(['/', '\\', '?', '#']).next().is_some_and(|authority| authority.contains('@'))
+}
+
+/// Whether a host is an address or can be a DNS name: URLs have more characters, and pulld takes none of them for the
+/// registry's.
+fn is_host(host: &Host<&str>) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    match host {
+        Host::Domain(name) => name.len() <= LONGEST_NAME && name.bytes().all(plain),
+        Host::Ipv4(_) | Host::Ipv6(_) => true,
+    }
 }
 
 fn is_loopback(host: &Host<String>) -> bool {
@@ -189,6 +201,9 @@ mod tests {
             ("https://cloudly.example.com\n", NotAnUrl),
             ("https://cloudly.exa\tmple.com", NotAnUrl),
             ("https://", NotAnUrl),
+            ("https://cloudly!.example.com", NotAnUrl),
+            ("https://cloudly.example.com,other.test", NotAnUrl),
+            ("https://(cloudly)/", NotAnUrl),
             ("wss://cloudly.example.com", Scheme),
             ("file:///etc/passwd", Scheme),
             ("https://user@cloudly.example.com", UserInfo),
@@ -202,5 +217,7 @@ mod tests {
             assert_eq!(CloudlyUrl::parse(text), Err(fault), "{text}");
         }
         assert_eq!(CloudlyUrl::parse(&format!("https://h/{}", "a".repeat(LONGEST))), Err(NotAnUrl));
+        assert!(CloudlyUrl::parse(&format!("https://{}h", "a.".repeat(126))).is_ok());
+        assert_eq!(CloudlyUrl::parse(&format!("https://{}hh", "a.".repeat(126))), Err(NotAnUrl));
     }
 }
