@@ -79,8 +79,8 @@ fuzz_target!(|text: &str| {
         }
     }
     // Whatever a push and its answer are, one text cannot acknowledge more than it states.
-    if let Some(projection) = bind_projection_acknowledgement(&body, &body) {
-        assert!(body.read::<Bound>().is_ok());
+    if let Some((session, projection)) = bind_projection_acknowledgement(&body, &body) {
+        assert!(body.read::<Bound>().is_ok_and(|bound| bound.session == session));
         assert!(projection.generation.get() < 1 << 53);
     }
 });

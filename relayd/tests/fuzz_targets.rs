@@ -42,7 +42,7 @@ const FUZZED: [(&str, &str, &str); 38] = [
     ("relayd/src/registration/acceptance.rs", "contract_bodies", "acceptance::read("),
     ("relayd/src/websocket/unproven.rs", "node_messages", "inlet.bounded("),
     ("supervisor/src/configuration/cloudly_url.rs", "configuration", "CloudlyUrl::parse("),
-    ("supervisor/src/control/protocol.rs", "control_socket", "Command::read("),
+    ("supervisor/src/control/command.rs", "control_socket", "Command::read("),
     ("supervisor/src/exchange/envelope.rs", "exchange_answer", "parse(body"),
     ("vpnd/src/hub/forwarding.rs", "vpn_packets", "judge("),
     ("vpnd/src/hub/network.rs", "vpn_snapshot", "Network::of("),
