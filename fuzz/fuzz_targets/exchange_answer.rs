@@ -3,7 +3,7 @@
 #![no_main]
 
 use bytes::Bytes;
-use coreflow_fuzz::peer::{peer, run};
+use coreflow_fuzz::peer::{answering, run};
 use coreflow_supervisor::{
     constants::EXCHANGE_ANSWER_BYTES,
     exchange::{
@@ -61,7 +61,7 @@ fuzz_target!(|input: &[u8]| {
     }
     let request =
         Request::post("/typedrequest").body(Full::new(Bytes::from_static(b"{}"))).expect("a path is a URL");
-    match run(speak(peer(input, input.len() / 2), request)) {
+    match run(speak(answering(input, input.len() / 2), request)) {
         Ok(body) => {
             assert!(body.len() <= EXCHANGE_ANSWER_BYTES);
             read(&body);

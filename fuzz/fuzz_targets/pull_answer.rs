@@ -3,7 +3,7 @@
 #![no_main]
 
 use bytes::Bytes;
-use coreflow_fuzz::peer::{peer, run};
+use coreflow_fuzz::peer::{answering, run};
 use coreflow_ipc::{
     frame::HEADER,
     messages::{
@@ -22,7 +22,7 @@ use libfuzzer_sys::fuzz_target;
 
 /// The head that a client takes out of the bytes, if it is one.
 async fn answered(said: &[u8]) -> Option<Parts> {
-    let stream = TokioIo::new(peer(said, said.len() / 2));
+    let stream = TokioIo::new(answering(said, said.len() / 2));
     let (mut sender, connection) = http1::handshake::<_, Empty<Bytes>>(stream).await.ok()?;
     let answer = async { sender.send_request(Request::new(Empty::new())).await };
     let (answer, _) = tokio::join!(answer, connection);
