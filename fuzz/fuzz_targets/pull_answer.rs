@@ -24,9 +24,13 @@ use libfuzzer_sys::fuzz_target;
 async fn answered(said: &[u8]) -> Option<Parts> {
     let stream = TokioIo::new(answering(said, said.len() / 2));
     let (mut sender, connection) = http1::handshake::<_, Empty<Bytes>>(stream).await.ok()?;
-    let answer = async { sender.send_request(Request::new(Empty::new())).await };
-    let (answer, _) = tokio::join!(answer, connection);
-    answer.ok().map(|answer| answer.into_parts().0)
+    // The sender ends with the answer, and its body unread: the connection waits for neither.
+    let parts = async move {
+        let answer = sender.send_request(Request::new(Empty::new())).await;
+        answer.ok().map(|answer| answer.into_parts().0)
+    };
+    let (parts, _) = tokio::join!(parts, connection);
+    parts
 }
 
 fn crosses(parts: &Parts, to_head: bool, registry: &Registry) {
