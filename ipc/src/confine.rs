@@ -42,6 +42,7 @@ pub fn confine(profile: &Profile, started: &Started) -> Result<Report, ConfineEr
     end_with_supervisor(started)?;
     sys::set_no_new_privs().map_err(ConfineError::NoNewPrivileges)?;
     sys::close_from(FIRST_FOREIGN_DESCRIPTOR).map_err(ConfineError::Descriptors)?;
+    let privileges = drop_capabilities();
     let limits = limits::lower(profile);
     sys::set_dumpable_off().map_err(ConfineError::Dumpable)?;
     let write_execute = write_execute();
@@ -50,7 +51,7 @@ pub fn confine(profile: &Profile, started: &Started) -> Result<Report, ConfineEr
     Ok(Report {
         layers: vec![
             LayerReport { layer: Layer::ParentDeath, state: State::On },
-            LayerReport { layer: Layer::NoNewPrivileges, state: State::On },
+            LayerReport { layer: Layer::NoNewPrivileges, state: privileges },
             LayerReport { layer: Layer::Descriptors, state: State::On },
             LayerReport { layer: Layer::Limits, state: limits },
             LayerReport { layer: Layer::NotDumpable, state: State::On },
@@ -79,6 +80,14 @@ fn end_with_supervisor(started: &Started) -> Result<(), ConfineError> {
         return Err(ConfineError::Orphaned { supervisor: started.supervisor, parent });
     }
     Ok(())
+}
+
+/// A worker needs none, and a unit for a port below 1024 gives the supervisor's to all that it starts.
+fn drop_capabilities() -> State {
+    match sys::drop_capabilities() {
+        Ok(()) => State::On,
+        Err(errno) => State::Partly(format!("capabilities are kept, capset was refused: {errno}")),
+    }
 }
 
 fn write_execute() -> State {

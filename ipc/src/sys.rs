@@ -4,6 +4,7 @@
 //! Holds the mechanisms of ARC-05 (descriptors), ARC-20 (parent death), ARC-21 (confinement) and ARC-23
 //! (memory).
 
+mod capabilities;
 mod descriptors;
 mod environment;
 mod execution;
@@ -14,6 +15,7 @@ mod process;
 mod secret_pages;
 mod signals;
 
+pub use capabilities::drop_capabilities;
 pub(crate) use descriptors::SO_PASSRIGHTS;
 pub use descriptors::{close_from, close_from_on_exec, most_descriptors, refuse_descriptors};
 pub use environment::{EnvironmentError, take_environment_variable};

@@ -68,6 +68,28 @@ fn every_worker_reports_each_layer_once() {
     }
 }
 
+/// ARC-21: a worker has no capability, whatever its supervisor has. Only root has some to give up.
+#[test]
+fn a_worker_gives_up_what_its_supervisor_may() {
+    assert!(nix::unistd::geteuid().is_root(), "a worker is to lose capabilities: run this test as root");
+    let permitted = |pid: u32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let sets = ["CapInh", "CapPrm", "CapEff", "CapAmb"];
+        sets.map(|set| {
+            let line = status.lines().find_map(|line| line.strip_prefix(set)?.strip_prefix(':'));
+            u64::from_str_radix(line.unwrap().trim(), 16).unwrap()
+        })
+    };
+    for (role, gives_up) in [(BARE, false), (RELAYD, true), (PULLD, true), (VPND, true)] {
+        let mut child = start(role, "serve", "");
+        // The length of its report, which it sends once it is confined.
+        child.link().read_exact(&mut [0; 2]).unwrap();
+        let given_up = permitted(child.pid()) == [0; 4];
+        child.kill();
+        assert_eq!(given_up, gives_up, "{role:?}");
+    }
+}
+
 /// ARC-05, ARC-12: no file can be opened, made or even looked at, wherever it is: the credential's neither.
 #[test]
 fn no_file_can_be_opened_created_or_looked_at() {

@@ -10,7 +10,7 @@ use bincode::{Decode, Encode};
 pub enum Layer {
     /// The worker is killed when its supervisor ends.
     ParentDeath,
-    /// No exec gains a privilege.
+    /// No exec gains a privilege, and no capability is left.
     NoNewPrivileges,
     /// Only the descriptors handed over are open.
     Descriptors,

@@ -223,6 +223,12 @@ pub(crate) fn command(role: Role, attempt: &str, argument: &str, link: OwnedFd) 
 }
 
 impl Running {
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     /// The other end of its link.
     pub fn link(&mut self) -> &mut UnixStream {
         &mut self.link
