@@ -111,7 +111,7 @@ async fn no_worker_holds_the_bearer(place: BearerPlace) {
     assert_eq!(supervisor.found, [], "the supervisor holds a copy beside the one that nobody can read");
 }
 
-/// ARC-02, ARC-03, ARC-07, ARC-08, ARC-14: with the bearer as a credential file.
+/// ARC-02, ARC-03, ARC-07, ARC-08, ARC-14, TST-06: with the bearer as a credential file.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_worker_holds_a_bearer_that_came_as_a_credential() {
     no_worker_holds_the_bearer(BearerPlace::Credential).await;
@@ -422,7 +422,7 @@ async fn no_log_line_holds_a_secret() {
     }
 }
 
-/// ARC-06: every byte of every link, of a boot, a renewal, a forward, a push, a restart of relayd and a stop.
+/// ARC-06, TST-06: every byte of every link, of a boot, a renewal, a forward, a push, a restart of relayd and a stop.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_frame_carries_the_bearer() {
     demand_root();

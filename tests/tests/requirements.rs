@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The completed areas and how many requirements each has.
-const COMPLETE: [(&str, usize); 16] = [
+const COMPLETE: [(&str, usize); 17] = [
     ("ARC", 24),
     ("CFG", 49),
     ("START", 31),
@@ -22,6 +22,7 @@ const COMPLETE: [(&str, usize); 16] = [
     ("RET", 9),
     ("LOG", 16),
     ("OPS", 11),
+    ("REL", 39),
     ("ESC", 67),
     ("ING", 36),
     ("PULL", 31),
