@@ -17,7 +17,9 @@ mod signals;
 
 pub use capabilities::drop_capabilities;
 pub(crate) use descriptors::SO_PASSRIGHTS;
-pub use descriptors::{close_from, close_from_on_exec, most_descriptors, refuse_descriptors};
+pub use descriptors::{
+    close_from, close_from_on_exec, most_descriptors, refuse_descriptors, socket_protocol,
+};
 pub use environment::{EnvironmentError, take_environment_variable};
 pub use execution::execute_exactly;
 pub use name_lookup::look_names_up_without_modules;

@@ -126,6 +126,8 @@ pub const STATUS_WAITING: usize = 300;
 pub const STATUS_ID: usize = 300;
 /// Longest node id and longest name of a reason in a status, in characters.
 pub const STATUS_NAME: usize = 128;
+/// Most nodes of a roster, which is more than the listener has sockets: an answer that goes on is no roster.
+pub const ROSTER_NODES: usize = 32_768;
 /// Most reasons of one kind in a status: dropped packets have some ten, ended sessions too.
 pub const STATUS_REASONS: usize = 32;
 

@@ -5,7 +5,7 @@
 //! and never zero.
 
 use coreflow_ipc::messages::{
-    hub_report::HubReport,
+    hub_report::{DROP_REASONS, END_REASONS, HubReport},
     readiness::Hop,
     standing::{PulldStanding, RelaydStanding},
 };
@@ -259,9 +259,19 @@ fn hub(text: &mut Text, report: &HubReport) {
     text.one("coreflow_vpn_forwarded_packets", Counter, forwarded, report.forwarded_packets);
     text.unit_family("coreflow_vpn_forwarded_bytes", Counter, "bytes", "Bytes of the packets that went on.");
     text.sample("coreflow_vpn_forwarded_bytes_total", &[], report.forwarded_bytes);
-    text.by_reason("coreflow_vpn_dropped_packets", "Packets that went to nobody.", &report.dropped);
+    text.by_reason(
+        "coreflow_vpn_dropped_packets",
+        "Packets that went to nobody.",
+        &DROP_REASONS,
+        &report.dropped,
+    );
     text.one("coreflow_vpn_admitted_sessions", Counter, "Sessions that were admitted.", report.admitted);
-    text.by_reason("coreflow_vpn_ended_sessions", "Sessions that ended or were not admitted.", &report.ended);
+    text.by_reason(
+        "coreflow_vpn_ended_sessions",
+        "Sessions that ended or were not admitted.",
+        &END_REASONS,
+        &report.ended,
+    );
 }
 
 #[cfg(test)]

@@ -12,6 +12,40 @@ use crate::bounded_map;
 pub const COUNTED_REASONS: usize = 32;
 /// Longest name of a reason, in bytes; a report with a longer one is refused by the codec.
 pub const REASON_NAME: usize = 32;
+/// The names under which a hub counts packets that went to nobody.
+pub const DROP_REASONS: [&str; 14] = [
+    "unknown-frame",
+    "fragment-lost",
+    "malformed",
+    "source-foreign",
+    "quoted-foreign",
+    "destination-special",
+    "destination-unknown",
+    "to-itself",
+    "no-grant",
+    "no-session",
+    "too-big",
+    "hub-full",
+    "leg-full",
+    "leg-gone",
+];
+/// The names under which a hub counts sessions that ended or were not admitted.
+pub const END_REASONS: [&str; 14] = [
+    "ended",
+    "stopping",
+    "superseded",
+    "not-admitted",
+    "withdrawn",
+    "expired",
+    "malformed",
+    "version",
+    "busy",
+    "late",
+    "peer-closed",
+    "idle",
+    "lost",
+    "refused",
+];
 /// Sessions that a report lists at most; [`HubReport::sessions`] counts all.
 pub const LISTED_SESSIONS: usize = 256;
 

@@ -1,8 +1,11 @@
 //! What happens to file descriptors as a whole: everything from a number on is closed, now or at the next
-//! exec, and a socket is told to take none (ARC-05).
-#![expect(unsafe_code, reason = "close_range and SO_PASSRIGHTS have no safe wrapper")]
+//! exec, and a socket is told to take none (ARC-05); of another process's socket the protocol is told.
+#![expect(unsafe_code, reason = "close_range, SO_PASSRIGHTS and getxattr have no safe wrapper")]
 
+use std::ffi::CString;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit};
@@ -27,6 +30,20 @@ pub fn most_descriptors() -> u64 {
     // Of an own process and a known resource the call cannot fail; a filter that refused it would leave
     // the number that every process may hold.
     getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft)
+}
+
+/// The protocol of the socket that `descriptor` (`/proc/PID/fd/N`) leads to, by the kernel's own name, such as `TCP`,
+/// `UNIX-STREAM` or `NETLINK`.
+pub fn socket_protocol(descriptor: &Path) -> Result<String, Errno> {
+    let path = CString::new(descriptor.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
+    // The kernel's names have at most 32 bytes, the last of them zero.
+    let mut name = [0_u8; 64];
+    let attribute = c"system.sockprotoname".as_ptr();
+    // SAFETY: both texts end with a zero byte, and the call writes at most as many bytes as the buffer has.
+    let length = unsafe { libc::getxattr(path.as_ptr(), attribute, name.as_mut_ptr().cast(), name.len()) };
+    let length = usize::try_from(Errno::result(length)?).unwrap_or_default();
+    let name = name.get(..length).unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).trim_end_matches('\0').to_owned())
 }
 
 /// Tells the kernel that this Unix socket takes no descriptors: a peer that sends one gets `EPERM`.
@@ -82,6 +99,20 @@ mod tests {
         assert_eq!(sent, Ok(1));
         let (_, descriptors) = receive_with_descriptors(ours.as_fd(), &mut [0; 8], 1).unwrap();
         assert_eq!(descriptors.len(), 1);
+    }
+
+    /// A socket says its protocol, and what is no socket has none.
+    #[test]
+    fn a_socket_tells_its_protocol() {
+        let of = |descriptor: &dyn AsRawFd| {
+            socket_protocol(Path::new(&format!("/proc/self/fd/{}", descriptor.as_raw_fd())))
+        };
+        let (unix, _other) = UnixStream::pair().unwrap();
+        // `UNIX` before Linux 5.15.
+        assert!(of(&unix).unwrap().starts_with("UNIX"));
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        assert_eq!(of(&tcp).as_deref(), Ok("TCP"));
+        assert!(of(&std::fs::File::open("/dev/null").unwrap()).is_err());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::{
         asking::AskError,
         protocol::{Answer, Command},
     },
-    status::{Confined, json},
+    status::{Confined, Worker, WorkerState, json},
 };
 
 mod descriptors;
@@ -79,7 +79,15 @@ pub(super) fn look(relay: &RunningRelay, as_json: bool) -> Result<Outcome, AskEr
             "the relay is of another process id namespace: ask within it".to_owned(),
         ));
     };
-    let isolation = look_at(&confined, supervisor);
+    let (Answer::Workers(workers), _) = relay.ask(Command::Workers)? else {
+        return Err(looking::another());
+    };
+    let mut isolation = look_at(&confined, supervisor);
+    isolation.not_held.extend(not_judged(&confined, &workers));
+    isolation.not_held.extend(match seen::children(supervisor) {
+        Told::Read(children) => unnamed(&confined, &children),
+        Told::Unread { unread } => vec![format!("supervisor: its children: not read: {unread}")],
+    });
     let so = isolation.not_held.is_empty();
     let text = if as_json { json(&isolation) + "\n" } else { text::told(&isolation) };
     Ok(Outcome { text, so })
@@ -87,8 +95,7 @@ pub(super) fn look(relay: &RunningRelay, as_json: bool) -> Result<Outcome, AskEr
 
 fn look_at(confined: &[Confined], supervisor: u32) -> Isolation {
     let own = seen::namespaces(supervisor);
-    let sockets = descriptors::Sockets::of_process(supervisor);
-    let processes: Vec<Seen> = confined.iter().map(|process| Seen::read(process, &own, &sockets)).collect();
+    let processes: Vec<Seen> = confined.iter().map(|process| Seen::read(process, &own)).collect();
     let user = processes.iter().find(|seen| seen.pid == supervisor).and_then(Seen::user);
     let not_held = processes.iter().flat_map(|seen| {
         let role = &seen.role;
@@ -98,5 +105,68 @@ fn look_at(confined: &[Confined], supervisor: u32) -> Isolation {
     Isolation { processes, not_held }
 }
 
+/// The workers that this relay needs and that have no process to look at.
+fn not_judged(confined: &[Confined], workers: &[Worker]) -> Vec<String> {
+    let absent = Role::WORKERS.into_iter().filter(|role| {
+        let state = workers.iter().find(|worker| worker.role == role.name()).map(|worker| worker.state);
+        state != Some(WorkerState::Off) && !confined.iter().any(|process| process.role == role.name())
+    });
+    absent.map(|role| format!("{role}: it has no process, and is not judged")).collect()
+}
+
+/// The children of the supervisor that the relay did not name.
+fn unnamed(confined: &[Confined], children: &[u32]) -> Vec<String> {
+    let unnamed = children.iter().filter(|child| !confined.iter().any(|process| process.pid == **child));
+    unnamed
+        .map(|child| format!("supervisor: it has a child that it does not name: process {child}"))
+        .collect()
+}
+
 /// The kinds of namespaces of a process by the kernel's names, each with what tells it from another one.
 type Namespaces = BTreeMap<String, String>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(role: &str, pid: u32) -> Confined {
+        Confined { role: role.to_owned(), pid, layers: Vec::new() }
+    }
+
+    fn worker(role: Role, state: WorkerState) -> Worker {
+        Worker {
+            role: role.name().to_owned(),
+            state,
+            pid: None,
+            uptime_ms: None,
+            restarts: 0,
+            restarts_in_ms: None,
+            level: "info".to_owned(),
+            memory: None,
+        }
+    }
+
+    /// A worker that is waited for, or that the relay says nothing of, is not taken for confined; one that the relay does
+    /// not need is none.
+    #[test]
+    fn a_worker_without_a_process_is_not_judged() {
+        let confined = [process("supervisor", 1), process("relayd", 2)];
+        let workers = [
+            worker(Role::Relayd, WorkerState::Running),
+            worker(Role::Pulld, WorkerState::Waiting),
+            worker(Role::Vpnd, WorkerState::Off),
+        ];
+        assert_eq!(not_judged(&confined, &workers), ["pulld: it has no process, and is not judged"]);
+        assert_eq!(not_judged(&confined, &workers[..1]).len(), 2);
+    }
+
+    /// A child of the supervisor that is no worker of its word is found.
+    #[test]
+    fn a_child_without_a_name_is_found() {
+        let confined = [process("supervisor", 1), process("relayd", 2)];
+        assert_eq!(
+            unnamed(&confined, &[2, 3]),
+            ["supervisor: it has a child that it does not name: process 3"]
+        );
+    }
+}

@@ -4,6 +4,7 @@ use coreflow_ipc::messages::standing::{NodePage, NodeStanding, NodeState};
 
 use super::{Outcome, RunningRelay, looking};
 use crate::{
+    constants::ROSTER_NODES,
     control::{
         asking::AskError,
         protocol::{Answer, Command},
@@ -27,6 +28,9 @@ pub(super) fn look(relay: &RunningRelay, as_json: bool) -> Result<Outcome, AskEr
             ));
         };
         nodes.extend(more);
+        if nodes.len() > ROSTER_NODES {
+            return Err(AskError::Unreadable(format!("the roster has more than {ROSTER_NODES} nodes")));
+        }
         if !goes_on {
             break;
         }

@@ -39,7 +39,7 @@ fn full() -> Status {
         sent_packets: 1,
         sent_bytes: 1,
     };
-    let dropped = [("no-grant", 5), ("a\"b\n", 2), ("UPPER", 1)];
+    let dropped = [("no-grant", 5), ("a\"b\n", 2), ("well-formed", 1)];
     let report = HubReport {
         revision: Some(7),
         forwarded_bytes: 99,

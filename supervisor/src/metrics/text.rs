@@ -2,9 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-/// Longest name of a reason that becomes a label's value.
-const REASON: usize = 32;
-/// What a reason is counted under whose name is none of this relay's form.
+/// What a reason is counted under that is none of those known.
 const OTHER: &str = "other";
 
 /// The type of a family.
@@ -62,16 +60,20 @@ impl Text {
         self.sample_seconds(name, &[], milliseconds);
     }
 
-    /// A counter for each reason. A worker's word for one becomes a label's value only in the form that this relay's
-    /// own have; all else is one value, so that no worker makes values at will.
-    pub(super) fn by_reason(&mut self, name: &str, help: &str, reasons: &BTreeMap<String, u64>) {
+    /// A counter for each reason. A worker's word for one becomes a label's value only if it is one of `known`; all
+    /// else is one value, so that no worker makes values at will.
+    pub(super) fn by_reason(
+        &mut self,
+        name: &str,
+        help: &str,
+        known: &[&'static str],
+        reasons: &BTreeMap<String, u64>,
+    ) {
         self.family(name, Kind::Counter, help);
         let mut counted: BTreeMap<&str, u64> = BTreeMap::new();
         for (reason, count) in reasons {
-            let ours = reason.len() <= REASON
-                && reason.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
-                && !reason.is_empty();
-            let count_of = counted.entry(if ours { reason } else { OTHER }).or_default();
+            let name = known.iter().find(|known| *known == reason).copied().unwrap_or(OTHER);
+            let count_of = counted.entry(name).or_default();
             *count_of = count_of.saturating_add(*count);
         }
         let sample = format!("{name}_total");

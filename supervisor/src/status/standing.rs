@@ -19,12 +19,18 @@ pub fn bounded_standing(mut standing: RelaydStanding) -> RelaydStanding {
     standing
 }
 
-/// The page, if it is one that follows `after`: no longer than a page, with ids of a node's length, each after the
+/// Whether a node can be named so: the rule of the contract's ids.
+fn is_id(id: &str) -> bool {
+    (1..=STATUS_NAME).contains(&id.len())
+        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte))
+}
+
+/// The page, if it is one that follows `after`: no longer than a page, with ids that a node can have, each after the
 /// one before it, so that whoever asks for one page after the other comes to an end.
 pub fn bounded_page(page: NodePage, after: Option<&str>) -> Option<NodePage> {
     let mut before = after;
     for node in &page.nodes {
-        if node.id.chars().count() > STATUS_NAME || before.is_some_and(|before| node.id.as_str() <= before) {
+        if !is_id(&node.id) || before.is_some_and(|before| node.id.as_str() <= before) {
             return None;
         }
         before = Some(&node.id);

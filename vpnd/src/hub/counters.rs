@@ -157,7 +157,7 @@ fn named(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, 
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use coreflow_ipc::messages::hub_report::{COUNTED_REASONS, REASON_NAME};
+    use coreflow_ipc::messages::hub_report::{COUNTED_REASONS, DROP_REASONS, END_REASONS, REASON_NAME};
     use quinn::{ApplicationClose, VarInt};
 
     use super::*;
@@ -176,6 +176,10 @@ mod tests {
             assert_eq!(counters.ends().get(ending.name()), Some(&1));
         }
         assert_eq!(counters.ends().len(), Ending::COUNT);
+        // Figures are told by these names alone.
+        assert_eq!(Reason::ALL.map(Reason::name), DROP_REASONS);
+        let endings = Close::ALL.into_iter().map(Ending::Closed).chain(Ending::OTHERS);
+        assert_eq!(endings.map(Ending::name).collect::<Vec<_>>(), END_REASONS);
         // More, or a longer name, and the supervisor refuses the report.
         for counts in [counters.drops(), counters.ends()] {
             assert!(counts.len() <= COUNTED_REASONS && counts.keys().all(|name| name.len() <= REASON_NAME));

@@ -1,13 +1,14 @@
-//! What the descriptors of a process are: their links in `/proc/PID/fd`, and of sockets what the kernel's tables of
-//! the network namespace say.
+//! What the descriptors of a process are: their links in `/proc/PID/fd`, of sockets what the kernel's tables of the
+//! network namespace say, and of those that are in none their protocol.
 
 use std::{
     collections::BTreeMap,
     fmt, fs, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
+use coreflow_ipc::sys;
 use serde::{Serialize, Serializer};
 
 /// What a descriptor is.
@@ -23,8 +24,10 @@ pub(super) enum Kind {
     UnixStream,
     /// A Unix socket that listens, has a name or is no stream; its name.
     UnixOther(String),
-    /// A socket of none of these tables, such as one that is not connected, or of another family.
-    OtherSocket,
+    /// A TCP socket in no table: not connected, or closed by now.
+    TcpIdle,
+    /// A socket of none of these tables; its protocol by the kernel's name.
+    OtherSocket(String),
     /// A pipe.
     Pipe,
     /// Something of the kernel without a file, such as `eventpoll`.
@@ -43,7 +46,8 @@ impl fmt::Display for Kind {
             Self::Udp(address) => write!(f, "udp {address}"),
             Self::UnixStream => f.write_str("unix stream"),
             Self::UnixOther(name) => write!(f, "unix socket {name}"),
-            Self::OtherSocket => f.write_str("socket, in none of the tables of tcp, udp and unix"),
+            Self::TcpIdle => f.write_str("tcp, not connected"),
+            Self::OtherSocket(protocol) => write!(f, "socket of {protocol}"),
             Self::Pipe => f.write_str("pipe"),
             Self::Anonymous(name) => f.write_str(name),
             Self::Memory(name) => write!(f, "memory {name}"),
@@ -59,59 +63,101 @@ impl Serialize for Kind {
 }
 
 /// The descriptors of a process, by number.
-pub(super) fn of_process(pid: u32, sockets: &Sockets) -> io::Result<BTreeMap<u32, Kind>> {
+///
+/// The tables are read after the links, so that a socket that is still held has its line in them.
+pub(super) fn of_process(pid: u32) -> io::Result<BTreeMap<u32, Kind>> {
+    let links = links(pid)?;
+    let sockets = Sockets::of_process(pid)?;
     let mut kinds = BTreeMap::new();
+    for (number, target) in links {
+        let kind = match kind(&target, &sockets) {
+            Some(kind) => kind,
+            None => {
+                let Some(kind) = unlisted(&PathBuf::from(format!("/proc/{pid}/fd/{number}")), &target)?
+                else {
+                    continue;
+                };
+                kind
+            }
+        };
+        kinds.insert(number, kind);
+    }
+    Ok(kinds)
+}
+
+/// A socket that is in no table, unless it was closed meanwhile.
+fn unlisted(descriptor: &Path, target: &Path) -> io::Result<Option<Kind>> {
+    let protocol = sys::socket_protocol(descriptor);
+    match fs::read_link(descriptor) {
+        Ok(still) if still == target => {}
+        Ok(_) => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    Ok(Some(match protocol.map_err(io::Error::from)?.as_str() {
+        "TCP" | "TCPv6" => Kind::TcpIdle,
+        other => Kind::OtherSocket(other.to_owned()),
+    }))
+}
+
+fn links(pid: u32) -> io::Result<BTreeMap<u32, PathBuf>> {
+    let mut links = BTreeMap::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
         let entry = entry?;
         let Some(number) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         match fs::read_link(entry.path()) {
             Ok(target) => {
-                kinds.insert(number, kind(&target, sockets));
+                links.insert(number, target);
             }
             // It was closed meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(kinds)
+    Ok(links)
 }
 
-fn kind(target: &Path, sockets: &Sockets) -> Kind {
+/// What a link tells; none of a socket that is in no table.
+fn kind(target: &Path, sockets: &Sockets) -> Option<Kind> {
     let target = target.to_string_lossy();
     let within = |prefix: &str| target.strip_prefix(prefix).and_then(|rest| rest.strip_suffix(']'));
     if let Some(inode) = within("socket:[") {
         let inode: Option<u64> = inode.parse().ok();
-        return inode.and_then(|inode| sockets.0.get(&inode).cloned()).unwrap_or(Kind::OtherSocket);
+        return inode.and_then(|inode| sockets.0.get(&inode).cloned());
     }
     if target.starts_with("pipe:[") {
-        return Kind::Pipe;
+        return Some(Kind::Pipe);
     }
     if let Some(name) = target.strip_prefix("anon_inode:") {
-        return Kind::Anonymous(name.trim_matches(['[', ']']).to_owned());
+        return Some(Kind::Anonymous(name.trim_matches(['[', ']']).to_owned()));
     }
     if target.starts_with("/memfd:") || target.starts_with("/secretmem") {
-        return Kind::Memory(target.into_owned());
+        return Some(Kind::Memory(target.into_owned()));
     }
-    Kind::File(target.into_owned())
+    Some(Kind::File(target.into_owned()))
 }
 
 /// The sockets of a network namespace, by inode.
 #[derive(Debug, Default)]
-pub(super) struct Sockets(BTreeMap<u64, Kind>);
+struct Sockets(BTreeMap<u64, Kind>);
 
 impl Sockets {
-    /// Those of the namespace that a process is in, as far as its tables can be read.
-    pub(super) fn of_process(pid: u32) -> Self {
+    /// Those of the namespace that a process is in.
+    fn of_process(pid: u32) -> io::Result<Self> {
         let mut sockets = Self::default();
-        let table = |name: &str| fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
+        let table = |name: &str| match fs::read_to_string(format!("/proc/{pid}/net/{name}")) {
+            // A kernel that was booted without IPv6 has no such sockets.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && name.ends_with('6') => Ok(String::new()),
+            read => read,
+        };
         for name in ["tcp", "tcp6"] {
-            sockets.add(&table(name), tcp);
+            sockets.add(&table(name)?, tcp);
         }
         for name in ["udp", "udp6"] {
-            sockets.add(&table(name), udp);
+            sockets.add(&table(name)?, udp);
         }
-        sockets.add(&table("unix"), unix);
-        sockets
+        sockets.add(&table("unix")?, unix);
+        Ok(sockets)
     }
 
     fn add(&mut self, table: &str, socket: fn(&[&str]) -> Option<(u64, Kind)>) {
@@ -186,11 +232,25 @@ mod tests {
         let path = directory.path().join("named");
         let named = std::os::unix::net::UnixListener::bind(&path).unwrap();
         let pid = std::process::id();
-        let kinds = of_process(pid, &Sockets::of_process(pid)).unwrap();
+        let idle = nix::sys::socket::socket(
+            nix::sys::socket::AddressFamily::Inet,
+            nix::sys::socket::SockType::Stream,
+            nix::sys::socket::SockFlag::SOCK_CLOEXEC,
+            None,
+        );
+        let netlink = nix::sys::socket::socket(
+            nix::sys::socket::AddressFamily::Netlink,
+            nix::sys::socket::SockType::Raw,
+            nix::sys::socket::SockFlag::SOCK_CLOEXEC,
+            None,
+        );
+        let (idle, netlink) = (idle.unwrap(), netlink.unwrap());
+        let kinds = of_process(pid).unwrap();
         let of = |descriptor: &dyn AsRawFd| &kinds[&u32::try_from(descriptor.as_raw_fd()).unwrap()];
         assert_eq!(of(&listener), &Kind::TcpListener(at));
         assert_eq!(of(&stream), &Kind::Tcp(stream.local_addr().unwrap(), at));
         assert_eq!(of(&datagrams), &Kind::Udp(datagrams.local_addr().unwrap()));
+        assert_eq!((of(&idle), of(&netlink)), (&Kind::TcpIdle, &Kind::OtherSocket("NETLINK".to_owned())));
         assert_eq!((of(&end), of(&pipe)), (&Kind::UnixStream, &Kind::Pipe));
         assert_eq!(of(&named), &Kind::UnixOther(format!("(stream, listening) {}", path.display())));
     }
@@ -199,10 +259,10 @@ mod tests {
     #[test]
     fn what_is_no_socket_is_told_by_its_link() {
         let kind = |target: &str| kind(Path::new(target), &Sockets::default());
-        assert_eq!(kind("anon_inode:[eventpoll]"), Kind::Anonymous("eventpoll".to_owned()));
-        assert_eq!(kind("/etc/passwd"), Kind::File("/etc/passwd".to_owned()));
-        assert_eq!(kind("/memfd:x (deleted)"), Kind::Memory("/memfd:x (deleted)".to_owned()));
-        assert_eq!(kind("socket:[7]"), Kind::OtherSocket);
-        assert_eq!(kind("socket:[7"), Kind::File("socket:[7".to_owned()));
+        assert_eq!(kind("anon_inode:[eventpoll]"), Some(Kind::Anonymous("eventpoll".to_owned())));
+        assert_eq!(kind("/etc/passwd"), Some(Kind::File("/etc/passwd".to_owned())));
+        assert_eq!(kind("/memfd:x (deleted)"), Some(Kind::Memory("/memfd:x (deleted)".to_owned())));
+        assert_eq!(kind("socket:[7]"), None);
+        assert_eq!(kind("socket:[7"), Some(Kind::File("socket:[7".to_owned())));
     }
 }

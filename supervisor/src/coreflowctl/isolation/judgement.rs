@@ -15,6 +15,8 @@ use crate::spawn::WORKER_USERS;
 
 /// The number of layers that a worker reports.
 const LAYERS: usize = 8;
+/// What a runtime makes for itself, by the kernel's names.
+const RUNTIME: [&str; 2] = ["eventpoll", "eventfd"];
 /// The seccomp mode of a process with filters.
 const FILTERS: u32 = 2;
 
@@ -41,6 +43,7 @@ pub(super) fn judge(seen: &Seen, supervisor: u32, user: Option<u32>) -> Vec<Stri
     judged.value("child of the supervisor", &seen.parent, |parent| {
         (*parent != supervisor).then(|| format!("its parent is {parent}, not the supervisor"))
     });
+    judged.value("threads", &seen.threads, |_| None);
     if !seen.unlike_threads.is_empty() {
         judged.0.push(format!("threads {:?} have other credentials than the first", seen.unlike_threads));
     }
@@ -134,13 +137,15 @@ fn worker_limits(judged: &mut Judged, role: Role, limits: &Limits) {
 /// Whether a worker has a use for such a descriptor.
 fn may_hold(role: Role, kind: &Kind) -> bool {
     match kind {
-        // Its links and pairs, its last words, and its runtime's.
-        Kind::UnixStream | Kind::Pipe | Kind::Anonymous(_) => true,
+        // Its links and pairs, and its last words.
+        Kind::UnixStream | Kind::Pipe => true,
+        // Its runtime's. Others of the kind reach processes and memory.
+        Kind::Anonymous(name) => RUNTIME.contains(&name.as_str()),
         Kind::TcpListener(_) => role == Role::Relayd,
         // A connection that was just closed, or not yet made, is in no table.
-        Kind::Tcp(..) | Kind::OtherSocket => role != Role::Vpnd,
+        Kind::Tcp(..) | Kind::TcpIdle => role != Role::Vpnd,
         Kind::Udp(_) => role == Role::Vpnd,
-        Kind::UnixOther(_) | Kind::Memory(_) | Kind::File(_) => false,
+        Kind::OtherSocket(_) | Kind::UnixOther(_) | Kind::Memory(_) | Kind::File(_) => false,
     }
 }
 

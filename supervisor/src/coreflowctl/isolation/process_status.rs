@@ -74,6 +74,11 @@ impl ProcessStatus {
         }
     }
 
+    /// Whether the process has ended and waits to be reaped.
+    pub(super) fn has_ended(&self) -> bool {
+        self.member("State").is_some_and(|state| state.starts_with(['Z', 'X']))
+    }
+
     pub(super) fn credentials(&self) -> Credentials {
         let set = |name: &str| self.member(name).map(str::to_owned);
         let capabilities = || {

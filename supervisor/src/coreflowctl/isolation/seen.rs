@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{
     Namespaces, Told,
-    descriptors::{self, Kind, Sockets},
+    descriptors::{self, Kind},
     process_status::{Credentials, Limits, ProcessStatus},
 };
 use crate::{
@@ -44,7 +44,7 @@ pub(super) struct Seen {
 
 impl Seen {
     /// Looks at a process; `own` is the supervisor's namespaces.
-    pub(super) fn read(process: &Confined, own: &Told<Namespaces>, sockets: &Sockets) -> Self {
+    pub(super) fn read(process: &Confined, own: &Told<Namespaces>) -> Self {
         let Confined { role, pid, layers } = process;
         let status: Told<ProcessStatus> = text(*pid, "status").map(ProcessStatus).into();
         let credentials = of(&status, |status| Told::Read(status.credentials()));
@@ -61,7 +61,7 @@ impl Seen {
             limits: of(&text(*pid, "limits").into(), |limits: &String| Limits::of_text(limits)),
             memory: memory::of_process(*pid, true)
                 .map_or_else(|| Told::unread("it cannot be read"), Told::Read),
-            descriptors: descriptors::of_process(*pid, sockets).into(),
+            descriptors: descriptors::of_process(*pid).into(),
             foreign_namespaces: foreign(&namespaces(*pid), own),
             role: role.clone(),
             pid: *pid,
@@ -101,6 +101,23 @@ fn threads(pid: u32) -> io::Result<Vec<(u32, Credentials)>> {
         }
     }
     Ok(threads)
+}
+
+/// The children of a process that `/proc` shows; one that has ended and waits to be reaped is none.
+pub(super) fn children(parent: u32) -> Told<Vec<u32>> {
+    let read = || -> io::Result<Vec<u32>> {
+        let mut children = Vec::new();
+        for entry in fs::read_dir("/proc")? {
+            let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            // One that may not be seen is of another user and hidden; one that ended is gone.
+            let Ok(status) = text(pid, "status").map(ProcessStatus) else { continue };
+            if status.number("PPid").read() == Some(&parent) && !status.has_ended() {
+                children.push(pid);
+            }
+        }
+        Ok(children)
+    };
+    read().into()
 }
 
 /// The files below `/proc/PID` are root's as long as the process is not dumpable, and else its user's.
@@ -161,7 +178,7 @@ mod tests {
         let pid = std::process::id();
         let process = |pid| Confined { role: "relayd".to_owned(), pid, layers: Vec::new() };
         let own = namespaces(pid);
-        let seen = Seen::read(&process(pid), &own, &Sockets::default());
+        let seen = Seen::read(&process(pid), &own);
         assert_eq!(seen.parent, Told::Read(std::os::unix::process::parent_id()));
         assert_eq!(seen.user(), Some(nix::unistd::geteuid().as_raw()));
         assert_eq!(
@@ -175,13 +192,26 @@ mod tests {
         assert!(seen.threads.read().is_some_and(|threads| *threads >= 1));
         assert!(seen.descriptors.read().is_some_and(|descriptors| descriptors.contains_key(&1)));
 
-        let none = Seen::read(&process(u32::MAX), &own, &Sockets::default());
+        let none = Seen::read(&process(u32::MAX), &own);
         assert_eq!(none.credentials, Told::unread(io::ErrorKind::NotFound));
         assert!(
             none.limits.read().is_none()
                 && none.descriptors.read().is_none()
                 && none.dumpable.read().is_none()
         );
+    }
+
+    /// A child is found while it runs, and is none once it has ended.
+    #[test]
+    fn a_child_is_found_until_it_ends() {
+        let own = std::process::id();
+        let mut child =
+            std::process::Command::new("/bin/cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        assert!(children(own).read().is_some_and(|children| children.contains(&child.id())));
+        let pid = child.id();
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(children(own).read().is_some_and(|children| !children.contains(&pid)));
     }
 
     /// A name of a process is no member of its statistics.

@@ -112,7 +112,7 @@ fn of_descriptors(descriptors: &BTreeMap<u32, Kind>, line: &mut impl FnMut(&str,
     let mut listed = Vec::new();
     for (number, kind) in descriptors {
         match kind {
-            Kind::UnixStream | Kind::OtherSocket | Kind::Pipe | Kind::Anonymous(_) => {
+            Kind::UnixStream | Kind::TcpIdle | Kind::OtherSocket(_) | Kind::Pipe | Kind::Anonymous(_) => {
                 *counts.entry(kind.to_string()).or_default() += 1;
             }
             Kind::TcpListener(_)

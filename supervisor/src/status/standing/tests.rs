@@ -103,6 +103,8 @@ fn a_page_that_does_not_go_on_is_none() {
         (&["a"], false, Some("a")),
         (&["a", "b"], true, Some("b")),
         (&[long.as_str()], false, None),
+        (&["\u{202e}a"], false, None),
+        (&[""], false, None),
         (&[], true, None),
     ] {
         assert_eq!(bounded_page(page(ids, more), after), None, "{ids:?} after {after:?}");

@@ -142,7 +142,14 @@ fn a_descriptor_that_a_worker_has_no_use_for_is_found() {
         (Kind::TcpListener(address()), &[Role::Relayd][..]),
         (Kind::Tcp(address(), address()), &[Role::Relayd, Role::Pulld]),
         (Kind::Udp(address()), &[Role::Vpnd]),
+        (Kind::TcpIdle, &[Role::Relayd, Role::Pulld]),
+        (Kind::OtherSocket("NETLINK".to_owned()), &[]),
+        (Kind::OtherSocket("MPTCP".to_owned()), &[]),
         (Kind::Anonymous("eventpoll".to_owned()), &Role::WORKERS),
+        (Kind::Anonymous("eventfd".to_owned()), &Role::WORKERS),
+        (Kind::Anonymous("pidfd".to_owned()), &[]),
+        (Kind::Anonymous("userfaultfd".to_owned()), &[]),
+        (Kind::Anonymous("io_uring".to_owned()), &[]),
         (Kind::UnixOther("(stream, listening) /run/coreflow/control.sock".to_owned()), &[]),
         (Kind::File("/etc/shadow".to_owned()), &[]),
         (Kind::Memory("/memfd:x".to_owned()), &[]),
@@ -165,6 +172,8 @@ fn what_cannot_be_read_is_not_held() {
     assert_eq!(unread, ["descriptors: not read: permission denied"]);
     let unread = found(Role::Pulld, |seen| seen.credentials = Told::unread("not found"));
     assert_eq!(unread, ["not read: not found"]);
+    let unread = found(Role::Pulld, |seen| seen.threads = Told::unread("permission denied"));
+    assert_eq!(unread, ["threads: not read: permission denied"]);
     let mut supervisor = kept(Role::Relayd);
     supervisor.role = "supervisor".to_owned();
     supervisor.credentials = Told::Read(credentials(0));
