@@ -97,10 +97,17 @@ impl Grants {
         }
     }
 
-    /// Whether this is a square of `members` members; one that came over a link may be anything.
+    /// Whether this is a square of `members` members, with no grant beyond them; one that came over a link may be
+    /// anything.
     pub fn is_of(&self, members: usize) -> bool {
         let words_per_row = members.div_ceil(64);
-        self.words_per_row as usize == words_per_row && self.words.len() == members * words_per_row
+        let beyond = if members.is_multiple_of(64) { 0 } else { u64::MAX << (members % 64) };
+        self.words_per_row as usize == words_per_row
+            && self.words.len() == members * words_per_row
+            && self
+                .words
+                .chunks(words_per_row.max(1))
+                .all(|row| row.last().is_none_or(|word| word & beyond == 0))
     }
 
     /// Lets `from` open traffic to `to`, by their places among the members.
@@ -169,6 +176,10 @@ mod tests {
                 }
             }
             assert!(!grants.granted(members, 0));
+            if !members.is_multiple_of(64) {
+                grants.grant(0, members);
+                assert!(!grants.is_of(members), "a grant to nobody");
+            }
         }
     }
 }
