@@ -3,6 +3,7 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
+use bytes::Bytes;
 use coreflow_fuzz::{
     memory::peak_of,
     peer::{peer, run},
@@ -40,9 +41,9 @@ struct Input<'a> {
 }
 
 /// The messages that a socket takes until it ends, and whether it ended for the bound.
-async fn taken<S: AsyncRead + AsyncWrite + Unpin>(stream: S, read: &[u8]) -> (Vec<Message>, bool) {
+async fn taken<S: AsyncRead + AsyncWrite + Unpin>(stream: S, read: Vec<u8>) -> (Vec<Message>, bool) {
     let config = Some(LIMITS.config());
-    let mut socket = WebSocketStream::from_partially_read(stream, read.to_vec(), Role::Server, config).await;
+    let mut socket = WebSocketStream::from_partially_read(stream, read, Role::Server, config).await;
     let mut messages = Vec::new();
     loop {
         match socket.next().await {
@@ -57,13 +58,14 @@ fuzz_target!(|input: Input<'_>| {
     let Input { proven, with_head, cut, said } = input;
     let (head, rest) = said.split_at(usize::from(with_head).min(BOUND).min(said.len()));
     let cut = usize::from(cut);
-    let (free, _) = run(taken(peer(rest, cut), head));
+    let (free, _) = run(taken(peer(rest, cut), head.to_vec()));
     let (outlet, inlet) = queue(LIMITS);
     if proven {
         outlet.prove();
     }
-    let ((bounded, refused), peak) =
-        peak_of(|| run(taken(inlet.bounded(peer(rest, cut), head, BOUND), head)));
+    let ((bounded, refused), peak) = peak_of(|| {
+        run(taken(inlet.bounded(peer(rest, cut), Bytes::copy_from_slice(head), BOUND), Vec::new()))
+    });
     assert!(proven || peak <= MOST_MEMORY + 4 * said.len(), "{peak} bytes for {}", said.len());
     if proven {
         assert!(!refused && bounded == free, "of a proven peer nothing is bounded");

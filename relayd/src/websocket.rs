@@ -187,9 +187,9 @@ impl Inlet {
         reached(standing, Standing::Proven)
     }
 
-    /// `stream`, of which `read` was read already, with no message over `limit` bytes until the peer is
-    /// proven.
-    pub fn bounded<S>(&self, stream: S, read: &[u8], limit: usize) -> Unproven<S> {
+    /// `stream` with `read`, which was read of it already, before what follows, and no message over `limit` bytes
+    /// until the peer is proven.
+    pub fn bounded<S>(&self, stream: S, read: Bytes, limit: usize) -> Unproven<S> {
         Unproven::new(stream, read, limit, self.standing.clone())
     }
 }

@@ -113,11 +113,10 @@ async fn run<S: Transport>(sockets: Arc<Sockets>, mut stream: S, read: Bytes, mu
     if !opened {
         return;
     }
-    let stream = inlet.bounded(stream, &read, UNPROVEN_MESSAGE_LIMIT);
-    let config = Some(LIMITS.config());
     // Copied, since what is empty here may still hold the buffer of the request's head.
-    let stream = WebSocketStream::from_partially_read(stream, read.to_vec(), Role::Server, config).await;
+    let stream = inlet.bounded(stream, Bytes::copy_from_slice(&read), UNPROVEN_MESSAGE_LIMIT);
     drop(read);
+    let stream = WebSocketStream::from_raw_socket(stream, Role::Server, Some(LIMITS.config())).await;
     let receiver = FromNode { socket, sockets: Arc::clone(&sockets) };
     let unregistered = async {
         let overdue = unregistered(sockets.dispatchable.clone());

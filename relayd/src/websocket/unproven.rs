@@ -8,6 +8,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use bytes::Bytes;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::watch,
@@ -17,6 +18,8 @@ use super::{FRAME_HEAD, Standing};
 
 /// A transport of frames that ends with an error where an unproven peer begins too large a message.
 pub struct Unproven<S> {
+    /// What of it was read before, and is judged like the rest: whoever were given that apart would make room first.
+    read: Bytes,
     stream: S,
     /// Gone once the peer is proven.
     bound: Option<Box<Bound>>,
@@ -24,16 +27,14 @@ pub struct Unproven<S> {
 
 struct Bound {
     frames: Frames,
-    /// The message was begun in what was read before.
     exceeded: bool,
     standing: watch::Receiver<Standing>,
 }
 
 impl<S> Unproven<S> {
-    pub(super) fn new(stream: S, read: &[u8], limit: usize, standing: watch::Receiver<Standing>) -> Self {
-        let mut frames = Frames::new(limit);
-        let exceeded = !frames.follow(read);
-        Self { stream, bound: Some(Box::new(Bound { frames, exceeded, standing })) }
+    pub(super) fn new(stream: S, read: Bytes, limit: usize, standing: watch::Receiver<Standing>) -> Self {
+        let bound = Bound { frames: Frames::new(limit), exceeded: false, standing };
+        Self { read, stream, bound: Some(Box::new(bound)) }
     }
 }
 
@@ -59,7 +60,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Unproven<S> {
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Self { stream, bound } = &mut *self;
+        let Self { read, stream, bound } = &mut *self;
         let before = into.filled().len();
         let proven = bound.as_ref().is_some_and(|bound| *bound.standing.borrow() == Standing::Proven);
         if proven {
@@ -68,10 +69,19 @@ impl<S: AsyncRead + Unpin> AsyncRead for Unproven<S> {
         if bound.as_ref().is_some_and(|bound| bound.exceeded) {
             return Poll::Ready(Err(io::Error::other(TooLarge)));
         }
-        ready!(Pin::new(stream).poll_read(context, into))?;
+        if read.is_empty() {
+            ready!(Pin::new(stream).poll_read(context, into))?;
+        } else {
+            into.put_slice(&read.split_to(read.len().min(into.remaining())));
+            if read.is_empty() {
+                *read = Bytes::new();
+            }
+        }
         if let Some(bound) = bound {
             bound.exceeded = !bound.frames.follow(&into.filled()[before..]);
             if bound.exceeded {
+                // An error brings no bytes.
+                into.set_filled(before);
                 return Poll::Ready(Err(io::Error::other(TooLarge)));
             }
         }
@@ -168,6 +178,7 @@ fn payload(head: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tokio::io::AsyncReadExt;
     use tokio_tungstenite::tungstenite::protocol::frame::{
         Frame,
         coding::{Data, OpCode},
@@ -186,6 +197,31 @@ mod tests {
         let mut bytes = Vec::new();
         frame.format(&mut bytes).unwrap();
         bytes
+    }
+
+    /// What was read with the head of the upgrade is judged before anybody else sees it, passes in as many reads as
+    /// it takes, and comes before what follows.
+    #[tokio::test]
+    async fn what_was_read_before_is_judged_like_the_rest() {
+        let (small, large) = (
+            frame(OpCode::Data(Data::Text), 100, true, true),
+            frame(OpCode::Data(Data::Text), 201, true, true),
+        );
+        for (before, after) in [(&large[..8], &[][..]), (&large[..3], &large[3..8]), (&small, &large[..8])] {
+            let (_stands, standing) = watch::channel(Standing::Open);
+            let mut stream = Unproven::new(after, Bytes::copy_from_slice(before), 200, standing);
+            let mut read = Vec::new();
+            let ended = stream.read_to_end(&mut read).await.unwrap_err();
+            assert!(refused(&ended), "{ended}");
+            assert!(read.is_empty() || read == before, "{read:?}");
+        }
+        let (_stands, standing) = watch::channel(Standing::Proven);
+        let (mut stream, mut part) =
+            (Unproven::new(&large[90..], Bytes::from(large[..90].to_vec()), 200, standing), [0; 7]);
+        stream.read_exact(&mut part).await.unwrap();
+        let mut read = part.to_vec();
+        stream.read_to_end(&mut read).await.unwrap();
+        assert_eq!(read, large);
     }
 
     /// The head alone is refused: nothing has made room by then for what it announces.
