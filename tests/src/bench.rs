@@ -1,7 +1,7 @@
 //! The bench: the real relay beside a minimal Node relay of the published packages, in the same run, on the same
 //! machine, under the same load. `docs/benchmarks.md` says what each figure means.
 //!
-//! - [`forwarding`], [`idle_memory`], [`handshakes`], [`recarry`]: what is measured.
+//! - [`start`], [`forwarding`], [`idle_memory`], [`handshakes`], [`recarry`]: what is measured.
 //! - [`contestant`]: who is measured; [`cost`]: what the kernel says of its processes.
 //! - [`node`], [`crowd`], [`cloudly`]: the load, lean enough not to be what is measured; [`exchange`] is what
 //!   they say, [`websocket`] and [`head`] how.
@@ -20,6 +20,7 @@ pub mod idle_memory;
 pub mod latencies;
 pub mod node;
 pub mod recarry;
+pub mod start;
 pub mod table;
 pub mod websocket;
 
@@ -63,6 +64,7 @@ pub async fn run(arguments: &Arguments) -> Result<(), BenchFailure> {
         eprintln!("measuring: {}", part.name());
         let failed = in_part(part.name());
         match part {
+            Part::Start => table.start(&start::measure(arguments, &ground).await.map_err(failed)?),
             Part::Forwarding => {
                 table.forwarding(&forwarding::measure(arguments, &ground).await.map_err(failed)?);
             }

@@ -28,6 +28,8 @@ pub struct Arguments {
 /// A part of the bench.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
+    /// From a start until nodes are served.
+    Start,
     /// Requests through the relay: rate, latency, CPU.
     Forwarding,
     /// Memory by idle nodes.
@@ -40,11 +42,12 @@ pub enum Part {
 
 impl Part {
     /// Every part, in the order in which they run.
-    pub const ALL: [Self; 4] = [Self::Forwarding, Self::Memory, Self::Handshakes, Self::Recarry];
+    pub const ALL: [Self; 5] = [Self::Start, Self::Forwarding, Self::Memory, Self::Handshakes, Self::Recarry];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Start => "start",
             Self::Forwarding => "forwarding",
             Self::Memory => "memory",
             Self::Handshakes => "handshakes",
@@ -63,7 +66,7 @@ impl fmt::Display for Unusable {
             f,
             "{}\nusage: coreflow-bench [--quick] [--peers <folder>] [--binaries <folder>] [--rounds <n>] \
              [--seconds <n>] [--nodes <n,n,…>] [--loads <n,n,…>] [--recarried <n>] \
-             [--only forwarding|memory|handshakes|recarry]",
+             [--only start|forwarding|memory|handshakes|recarry]",
             self.0
         )
     }

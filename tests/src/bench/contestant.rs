@@ -1,12 +1,13 @@
 //! The relays that are measured, each with a Cloudly of its own, and the Cloudly without a relay that tells
 //! what of a time is the exchange's own.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -61,6 +62,8 @@ pub struct Contestant {
     pub dial: Dial,
     /// Its Cloudly.
     pub cloudly: Cloudly,
+    /// From its start until it served nodes.
+    pub started: Duration,
     server: Server,
 }
 
@@ -92,21 +95,30 @@ impl Contestant {
             Cloudly::start(ground.authority, facts).map_err(|error| format!("no Cloudly: {error}"))?;
         let relay = SocketAddr::from((Ipv4Addr::LOCALHOST, setup.port));
         let host = setup.host_name.clone();
+        let begin = Instant::now();
         let (server, address) = match kind {
             Kind::Coreflow => (Server::Coreflow(Box::new(coreflow(setup, &cloudly, ground).await?)), relay),
             Kind::Node => (Server::Node(NodeRelay::start(&setup, &cloudly, ground).await?), relay),
             Kind::Direct => (Server::Cloudly, cloudly.address()),
         };
-        Ok(Self { kind, dial: Dial::new(address, &host), cloudly, server })
+        let started = begin.elapsed();
+        Ok(Self { kind, dial: Dial::new(address, &host), cloudly, started, server })
     }
 
-    /// The processes whose cost is counted; none without a relay.
-    pub fn processes(&self) -> Vec<u32> {
+    /// The processes whose cost is counted, by name; none without a relay.
+    pub fn named_processes(&self) -> BTreeMap<String, u32> {
         match &self.server {
-            Server::Coreflow(relay) => relay.workers().into_values().chain([relay.pid()]).collect(),
-            Server::Node(relay) => vec![relay.child.id()],
-            Server::Cloudly => Vec::new(),
+            Server::Coreflow(relay) => {
+                relay.workers().into_iter().chain([("supervisor".to_owned(), relay.pid())]).collect()
+            }
+            Server::Node(relay) => BTreeMap::from([("node".to_owned(), relay.child.id())]),
+            Server::Cloudly => BTreeMap::new(),
         }
+    }
+
+    /// The processes whose cost is counted.
+    pub fn processes(&self) -> Vec<u32> {
+        self.named_processes().into_values().collect()
     }
 
     /// CPU time used so far.

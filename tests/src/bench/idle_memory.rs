@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::arguments::Arguments;
 use super::contestant::{Contestant, Ground, Kind};
+use super::cost;
 use super::crowd::Crowd;
 
 /// What one relay holds.
@@ -11,6 +12,8 @@ use super::crowd::Crowd;
 pub struct Held {
     /// Bytes without a node.
     pub empty: u64,
+    /// Bytes without a node of each process, by its name.
+    pub processes: BTreeMap<String, u64>,
     /// Bytes by number of nodes.
     pub with: BTreeMap<usize, u64>,
 }
@@ -32,7 +35,11 @@ pub async fn measure(arguments: &Arguments, ground: &Ground<'_>) -> Result<BTree
     let mut measured = BTreeMap::new();
     for kind in Kind::RELAYS {
         let contestant = Contestant::start(kind, ground).await?;
-        let mut held = Held { empty: contestant.memory_at_rest().await?, with: BTreeMap::new() };
+        let empty = contestant.memory_at_rest().await?;
+        let processes = contestant.named_processes().into_iter();
+        let processes = processes.map(|(name, pid)| Ok((name, cost::memory(&[pid])?)));
+        let processes = processes.collect::<Result<_, String>>()?;
+        let mut held = Held { empty, processes, with: BTreeMap::new() };
         let mut crowd = Crowd::default();
         for count in arguments.nodes.iter().copied() {
             crowd.grow(&contestant, count).await?;

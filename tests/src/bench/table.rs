@@ -8,6 +8,7 @@ use super::contestant::Kind;
 use super::forwarding::Forwarding;
 use super::handshakes::Shaken;
 use super::idle_memory::Held;
+use super::latencies::Latencies;
 use super::recarry::Recarried;
 
 /// Requests per CPU second: at least this many times the Node relay's.
@@ -30,7 +31,10 @@ struct Row {
     coreflow: String,
     node: String,
     direct: String,
+    /// How many times better Coreflow is; `None` where nothing was measured, or nothing is beside it.
     ratio: Option<f64>,
+    /// A part of the row above, which the other relay has no like of.
+    alone: bool,
     target: Option<(String, bool)>,
 }
 
@@ -51,8 +55,25 @@ impl Table {
         let measured = coreflow.is_finite() && node.is_finite() && ratio.is_finite();
         let ratio = measured.then_some(ratio);
         let [coreflow, node] = [coreflow, node].map(|value| figure(value, unit));
-        self.rows.push(Row { what, coreflow, node, direct: String::new(), ratio, target: None });
+        self.rows.push(Row {
+            what,
+            coreflow,
+            node,
+            direct: String::new(),
+            ratio,
+            alone: false,
+            target: None,
+        });
         self.rows.last_mut().expect("a row was just added")
+    }
+
+    /// Adds what was measured of starts.
+    pub fn start(&mut self, measured: &BTreeMap<Kind, Latencies>) {
+        let (Some(ours), Some(node)) = (measured.get(&Kind::Coreflow), measured.get(&Kind::Node)) else {
+            return;
+        };
+        let median = [ours, node].map(|starts| micros(starts.percentile(50)) / 1e3);
+        self.add("start to serving, median".to_owned(), "ms", Better::Less, median);
     }
 
     /// Adds what was measured of forwarding. Figures of a load that one of the three lacks are left out.
@@ -115,6 +136,17 @@ impl Table {
         let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let empty = [mebibytes(ours.empty), mebibytes(node.empty)];
         self.add("resident, no node".to_owned(), "MiB", Better::Less, empty);
+        for (process, bytes) in &ours.processes {
+            self.rows.push(Row {
+                what: format!("of it {process}"),
+                coreflow: figure(mebibytes(*bytes), "MiB"),
+                node: String::new(),
+                direct: String::new(),
+                ratio: None,
+                alone: true,
+                target: None,
+            });
+        }
         for nodes in ours.with.keys().copied() {
             let (Some(ours), Some(node)) = (ours.per_node(nodes), node.per_node(nodes)) else { continue };
             let row =
@@ -155,7 +187,7 @@ impl Table {
 
     /// The figures that are none: a part that ran and measured nothing is a failure.
     pub fn missing(&self) -> Vec<&str> {
-        let none = |row: &&Row| row.ratio.is_none();
+        let none = |row: &&Row| row.ratio.is_none() && !row.alone;
         self.rows.iter().filter(none).map(|row| row.what.as_str()).collect()
     }
 
@@ -180,10 +212,11 @@ impl Table {
                 format!("{target}: {}", if *met { "met" } else { "missed" })
             });
             // A difference of two measurements may be below nothing, and has no ratio then.
+            let none = if row.alone { "" } else { "–" };
             let ratio = row
                 .ratio
                 .filter(|ratio| *ratio > 0.0)
-                .map_or_else(|| "–".to_owned(), |ratio| figure(ratio, ""));
+                .map_or_else(|| none.to_owned(), |ratio| figure(ratio, ""));
             [row.what.clone(), row.coreflow.clone(), row.node.clone(), row.direct.clone(), ratio, target]
         };
         let rows: Vec<[String; 6]> =
