@@ -17,6 +17,7 @@ use super::cloudly::{Cloudly, Facts};
 use super::cost;
 use super::node::Dial;
 use crate::authority::Authority;
+use crate::free_port::free_port;
 use crate::processes::is_alive;
 use crate::relay::{Relay, RelaySetup};
 use crate::waiting::{BOUND, poll};
@@ -171,7 +172,10 @@ impl Contestant {
 }
 
 async fn coreflow(setup: RelaySetup, cloudly: &Cloudly, ground: &Ground<'_>) -> Result<Relay, String> {
-    let mut setup = setup.variable("CLOUDLY_URL", &cloudly.url());
+    let mut setup = setup
+        .variable("CLOUDLY_URL", &cloudly.url())
+        .variable("COREFLOW_VPN_BIND_HOSTNAME", "127.0.0.1")
+        .variable("COREFLOW_VPN_QUIC_PORT", &free_port().to_string());
     setup.bearer = "bearer-of-the-bench".to_owned();
     setup.executables = Some(ground.binaries.to_owned());
     let relay = setup.start();
