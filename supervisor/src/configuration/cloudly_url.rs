@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use rustls_pki_types::DnsName;
 use url::{Host, Url};
 
 /// Longest `CLOUDLY_URL` in bytes.
@@ -116,12 +117,11 @@ fn has_user_info(text: &str) -> bool {
     behind_scheme.split(['/', '\\', '?', '#']).next().is_some_and(|authority| authority.contains('@'))
 }
 
-/// Whether a host is an address or can be a DNS name: URLs have more characters, and pulld takes none of them for the
-/// registry's.
+/// Whether a host is an address or a DNS name that a certificate can be for, which is what pulld takes for the
+/// registry's: URLs have more.
 fn is_host(host: &Host<&str>) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     match host {
-        Host::Domain(name) => name.len() <= LONGEST_NAME && name.bytes().all(plain),
+        Host::Domain(name) => name.len() <= LONGEST_NAME && DnsName::try_from(*name).is_ok(),
         Host::Ipv4(_) | Host::Ipv6(_) => true,
     }
 }
@@ -204,6 +204,9 @@ mod tests {
             ("https://cloudly!.example.com", NotAnUrl),
             ("https://cloudly.example.com,other.test", NotAnUrl),
             ("https://(cloudly)/", NotAnUrl),
+            ("https://-cloudly.example.com", NotAnUrl),
+            ("https://cloudly-.example.com", NotAnUrl),
+            ("https://cloudly..example.com", NotAnUrl),
             ("wss://cloudly.example.com", Scheme),
             ("file:///etc/passwd", Scheme),
             ("https://user@cloudly.example.com", UserInfo),
