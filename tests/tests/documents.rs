@@ -98,6 +98,23 @@ fn the_readme_states_its_commands() {
     }
 }
 
+/// Each refusal that relayd states or recognises is in the operator guide, in a row of a table: who meets one looks it
+/// up there.
+#[test]
+fn the_guide_has_each_refusal_by_its_name() {
+    let (table, guide) = (read("relayd/src/refusals.rs"), read("docs/operator-guide.md"));
+    let stated = table.lines().filter_map(|line| line.split_once(": &str = \"")?.1.strip_suffix("\";"));
+    let names: Vec<&str> = stated.filter(|text| !text.contains(' ')).collect();
+    assert!(names.len() > 40, "the table was read: {names:?}");
+    let rows: Vec<&str> = guide.lines().filter(|line| line.starts_with('|')).collect();
+    let has = |name: &str| {
+        let ends = |rest: &str| rest.starts_with(['`', ':']);
+        rows.iter().any(|row| row.match_indices(name).any(|(at, _)| ends(&row[at + name.len()..])))
+    };
+    let missing: Vec<&str> = names.into_iter().filter(|name| !has(name)).collect();
+    assert!(missing.is_empty(), "the guide lacks {missing:?}");
+}
+
 /// The documents that the README and each other send a reader to exist.
 #[test]
 fn links_between_documents_lead_somewhere() {
