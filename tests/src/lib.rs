@@ -34,6 +34,7 @@ pub mod black_hole;
 pub mod carrier;
 pub mod cloudly;
 pub mod control;
+pub mod corestore;
 pub mod demo;
 pub mod dial;
 pub mod disclosure;
