@@ -47,6 +47,8 @@ pub enum Event {
     Request(Message, bool),
     /// An answer that no call waits for.
     Stray(Message),
+    /// A frame of a closure's stream, which its first byte tells from JSON.
+    Stream(Vec<u8>),
     /// A frame that is no envelope, as text.
     Unreadable(String),
     /// The end; nothing follows.
@@ -224,6 +226,9 @@ where
         tokio::select! {
             frame = socket.next() => match frame {
                 Some(Ok(Frame::Text(text))) => deliver(text.as_str(), false, calls, events).await,
+                Some(Ok(Frame::Binary(bytes))) if matches!(bytes.first(), Some(1..=5)) => {
+                    drop(events.send(Event::Stream(bytes.to_vec())).await);
+                }
                 Some(Ok(Frame::Binary(bytes))) => {
                     deliver(&String::from_utf8_lossy(&bytes), true, calls, events).await;
                 }

@@ -188,9 +188,14 @@ pub fn new_id() -> String {
 
 /// `N` random bytes in lower-case hex.
 pub fn random_hex<const N: usize>() -> String {
+    random_bytes::<N>().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// `N` random bytes.
+pub fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0_u8; N];
     getrandom::fill(&mut bytes).expect("the system has randomness");
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes
 }
 
 /// The text of a request. `body` is placed as it is.

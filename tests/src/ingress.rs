@@ -261,7 +261,7 @@ async fn connected(
     while let Some(event) = events.recv().await {
         match event {
             Event::Request(message, _) => asked(shared, carrier, message).await,
-            Event::Stray(_) | Event::Unreadable(_) => {}
+            Event::Stray(_) | Event::Stream(_) | Event::Unreadable(_) => {}
             Event::Closed(_) => break,
         }
     }

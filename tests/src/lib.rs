@@ -58,6 +58,7 @@ pub mod raw_socket;
 pub mod registry;
 pub mod relay;
 pub mod renewal;
+pub mod sealed;
 pub mod silent;
 pub mod soak;
 pub mod sockets;

@@ -354,7 +354,7 @@ async fn connected(
             event = events.recv() => match event {
                 Some(Event::Request(message, _)) => pushed(shared, carrier, message).await,
                 Some(Event::Stray(message)) => shared.state().strays.push(message),
-                Some(Event::Unreadable(_)) => {}
+                Some(Event::Stream(_) | Event::Unreadable(_)) => {}
                 Some(Event::Closed(closing)) => return (closing, None),
                 None => return (broken, None),
             },

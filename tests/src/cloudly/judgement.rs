@@ -6,7 +6,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
+use super::closures::Closures;
+use super::platform::Platform;
 use super::pulls::Pulls;
+use super::recipients::Recipients;
 use super::record::Call;
 use super::runtime::Issue;
 use super::script::Script;
@@ -74,6 +77,12 @@ pub(super) struct State {
     pub(super) deliveries: Vec<(String, Result<Message, CallFailure>)>,
     /// Ingress registrations accepted so far by node id.
     pub(super) ingress_generations: BTreeMap<String, u64>,
+    /// To whom control credentials are sealed.
+    pub(super) recipients: Recipients,
+    /// The platform bindings, their grants, and what was published under them.
+    pub(super) platform: Platform,
+    /// The database closures that backups send.
+    pub(super) closures: Closures,
 }
 
 impl State {
@@ -97,6 +106,9 @@ impl State {
             held: BTreeMap::new(),
             deliveries: Vec::new(),
             ingress_generations: BTreeMap::new(),
+            recipients: Recipients::default(),
+            platform: Platform::default(),
+            closures: Closures::default(),
         }
     }
 
@@ -136,6 +148,15 @@ impl State {
             "getClusterRouteTable" => self.read_routes(number, &body),
             "registerClusterIngress" => self.register_ingress(number, &body),
             "getClusterVpnNetwork" => self.read_vpn_network(number, &body),
+            "getClusterSecretRecipientState" => self.recipient_state(),
+            "beginClusterSecretRecipientEnrollment" => self.begin_enrollment(&body),
+            "completeClusterSecretRecipientEnrollment" => self.complete_enrollment(&body),
+            "getCorestoreControlCredentialMaterial" => self.control_credential(&body),
+            "getClusterPlatformDesiredState" => self.platform_desired_state(number, &body),
+            "reportClusterPlatformBinding" => self.report_binding(&body),
+            "getSecretIngressRecipient" => Ok(raw(&self.platform.ingress_recipient().to_string())),
+            "publishCorestoreCredentialMaterial" => self.publish_material(&body),
+            "backupServiceDatabaseClosure" => self.closures.offer(&body),
             "registerPalletRuntimeSession" => self.register_node(number, message, &body),
             method if super::runtime::CARRIED.contains(&method) => self.carried(number, message, &body),
             _ => Err(Refusal::new(UNKNOWN_METHOD)),
@@ -163,7 +184,7 @@ impl State {
     }
 
     /// Cloudly's clock, Unix milliseconds.
-    fn now_ms(&self) -> u64 {
+    pub(super) fn now_ms(&self) -> u64 {
         now_ms().saturating_add_signed(self.settings.clock_ahead_ms)
     }
 
@@ -271,7 +292,7 @@ impl State {
 }
 
 /// An object with these members and no other; a refusal names the first that is wrong.
-pub(super) fn exact(value: &Value, required: &[&str], optional: &[&str], what: &str) -> Result<(), Refusal> {
+pub(crate) fn exact(value: &Value, required: &[&str], optional: &[&str], what: &str) -> Result<(), Refusal> {
     let wrong = |key: &str| Err(Refusal::new(format!("{what}-invalid: {key}")));
     let Some(members) = value.as_object() else { return wrong("not an object") };
     if let Some(missing) = required.iter().find(|key| !members.contains_key(**key)) {

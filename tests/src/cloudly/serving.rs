@@ -252,6 +252,13 @@ async fn run(shared: Arc<Shared>, upgrade: hyper::upgrade::OnUpgrade) -> Result<
                 }
             }
             Event::Stray(message) => shared.state().strays.push(message.text),
+            Event::Stream(frame) => {
+                let answer = shared.state().closures.take(&frame);
+                shared.change.announce();
+                if let Some(answer) = answer {
+                    carrier.send_binary(answer).await;
+                }
+            }
             Event::Unreadable(text) => shared.state().unreadable.push(text),
             Event::Closed(_) => break,
         }

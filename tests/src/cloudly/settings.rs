@@ -90,6 +90,8 @@ pub struct Settings {
     pub identity_role: String,
     /// Certificates by domain; one is issued for any other domain that is asked for.
     pub certificates: BTreeMap<String, Issued>,
+    /// What the config states as `corestorePublicationGrants`.
+    pub publication_grants: Vec<Value>,
     /// Whether a loopback listen address is refused as one Cloudly cannot publish (REG-18).
     /// Off, since tests bind to loopback.
     pub refuses_loopback: bool,
@@ -140,6 +142,7 @@ impl Settings {
             identity_type: "machine".to_owned(),
             identity_role: "cluster".to_owned(),
             certificates: BTreeMap::new(),
+            publication_grants: Vec::new(),
             refuses_loopback: false,
             owed: BTreeMap::new(),
             owed_projections: BTreeMap::new(),
@@ -163,7 +166,7 @@ impl Settings {
         json!({
             "configData": {"id": self.cluster_id, "data": data},
             "services": [],
-            "corestorePublicationGrants": [],
+            "corestorePublicationGrants": self.publication_grants,
         })
         .to_string()
     }
