@@ -223,6 +223,7 @@ impl State {
 
     fn register_relay(&mut self, number: u64, body: &Value) -> Outcome {
         self.judge_offer(body)?;
+        // XTR-07: there is no place for the nodes that it serves.
         exact(body, &["protocol", "registrationSequence", "relay"], &[], "registration")?;
         let relay = &body["relay"];
         exact(relay, &["listenAddress", "listenPort", "nodeId", "version"], &["vpnHub"], "registration")?;
@@ -232,6 +233,9 @@ impl State {
         let unverified = || Refusal::new("relay-identity-unverified");
         let open = self.connections.get_mut(&number).ok_or_else(unverified)?;
         let authenticated = open.session.ok_or_else(unverified)?;
+        if self.settings.records_unreadable {
+            return Err(unverified());
+        }
         let Some(sequence) = body["registrationSequence"].as_u64() else {
             return Err(Refusal::new("registration-invalid: registrationSequence"));
         };

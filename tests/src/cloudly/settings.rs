@@ -90,6 +90,8 @@ pub struct Settings {
     pub identity_role: String,
     /// Certificates by domain; one is issued for any other domain that is asked for.
     pub certificates: BTreeMap<String, Issued>,
+    /// Whether Cloudly's own records cannot be read, which it answers like a credential that is none (ESC-61).
+    pub records_unreadable: bool,
     /// What the config states as `corestorePublicationGrants`.
     pub publication_grants: Vec<Value>,
     /// Whether a loopback listen address is refused as one Cloudly cannot publish (REG-18).
@@ -142,6 +144,7 @@ impl Settings {
             identity_type: "machine".to_owned(),
             identity_role: "cluster".to_owned(),
             certificates: BTreeMap::new(),
+            records_unreadable: false,
             publication_grants: Vec::new(),
             refuses_loopback: false,
             owed: BTreeMap::new(),

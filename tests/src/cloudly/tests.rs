@@ -104,6 +104,46 @@ async fn a_refused_offer_consumes_no_sequence() {
     ask(&carrier, "registerClusterRelay", &relay(0)).await.unwrap();
 }
 
+/// ESC-61: a credential that is none and records that cannot be read are refused by the same name.
+#[tokio::test]
+async fn unreadable_records_look_like_a_wrong_credential() {
+    let client = Client::new().await;
+    let (carrier, _events) = client.session().await;
+    client.cloudly.change(|settings| settings.records_unreadable = true);
+    let unreadable = ask(&carrier, "registerClusterRelay", &relay(0)).await.unwrap_err();
+    let (strange, _strange_events) = client.connect().await;
+    let wrong = ask(&strange, "registerClusterRelay", &relay(0)).await.unwrap_err();
+    assert_eq!((unreadable.text.as_str(), &unreadable.data), (wrong.text.as_str(), &wrong.data));
+    assert_eq!(wrong.text, "relay-identity-unverified");
+    client.cloudly.change(|settings| settings.records_unreadable = false);
+    ask(&carrier, "registerClusterRelay", &relay(0)).await.unwrap();
+}
+
+/// XTR-06, XTR-07: neither a registration nor a client tag has a place for the nodes that a relay serves, and nothing that
+/// a relay could ask brings a workload, a member or a port in.
+#[tokio::test]
+async fn served_nodes_and_new_workloads_fit_nowhere() {
+    let client = Client::new().await;
+    let (carrier, _events) = client.session().await;
+    for of_relay in [true, false] {
+        let mut body = relay(0);
+        let place = if of_relay { &mut body["relay"] } else { &mut body };
+        place["nodes"] = json!(["node-1"]);
+        let refused = ask(&carrier, "registerClusterRelay", &body).await.unwrap_err();
+        assert_eq!(refused.text, "registration-invalid: nodes");
+    }
+    ask(&carrier, "registerClusterRelay", &relay(0)).await.unwrap();
+    let tag = json!({"name": "nodes", "payload": ["node-1"]});
+    assert!(ask(&carrier, "__typedsocket_setTag", &tag).await.is_err());
+    let before = client.cloudly.config();
+    for method in
+        ["pushClusterConfig", "applyRuntimeAssignment", "applyClusterVpnNetwork", "pushClusterRouteTable"]
+    {
+        assert_eq!(ask(&carrier, method, &json!({})).await.unwrap_err().text, UNKNOWN_METHOD, "{method}");
+    }
+    assert_eq!(client.cloudly.config(), before);
+}
+
 /// OUT-01, PROT-16: a binding holds on the carrier that registered it and on no other, and is of the cluster that
 /// Cloudly knows.
 #[tokio::test]

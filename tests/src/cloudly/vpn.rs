@@ -1,4 +1,5 @@
-//! The managed VPN as Cloudly makes it (VPN-05): networks compiled from the nodes' public keys, given to the relay
+//! The managed VPN as Cloudly makes it (VPN-05), whose compiler alone brings workloads, members and ports in (XTR-06):
+//! networks compiled from the nodes' public keys, given to the relay
 //! that it accepted and pushed to it (contract, section 6).
 
 use std::net::Ipv4Addr;

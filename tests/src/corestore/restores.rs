@@ -163,6 +163,7 @@ impl Restores {
         if !same {
             return Err(refused(403, "grant-refused", "of another archive, or of other mappings"));
         }
+        // ISO-16.
         if control.expected_revision != restore.revision {
             return Err(refused(409, "revision-conflict", &format!("the revision is {}", restore.revision)));
         }
