@@ -129,8 +129,8 @@ fn read_routes(routes: &RawValue) -> Result<Vec<(String, Option<Id>)>, InvalidTa
     Ok(read)
 }
 
-/// The domain names of each certificate, in lower case: one certificate may name as many as there are routes. An id that stands twice would leave open which key
-/// a route means.
+/// The domain names of each certificate, in lower case: one certificate may name as many as there are routes. An id that
+/// stands twice would leave open which key a route means.
 fn read_certificates(certificates: &RawValue) -> Result<BTreeMap<Id, BTreeSet<String>>, InvalidTable> {
     let mut read = BTreeMap::new();
     each(certificates, |index, certificate| {
@@ -170,7 +170,24 @@ fn holds_pem(raw: &RawValue, label: &str) -> bool {
     let text = raw.get();
     let mut sections = text.split("-----BEGIN ").skip(1).filter_map(|section| section.split_once("-----"));
     let whole = |name: &str, rest: &str| rest.contains(&format!("-----END {name}-----"));
-    text.starts_with('"') && sections.any(|(name, rest)| name.ends_with(label) && whole(name, rest))
+    text.starts_with('"')
+        && !escapes_a_surrogate(text)
+        && sections.any(|(name, rest)| name.ends_with(label) && whole(name, rest))
+}
+
+/// Whether a JSON text escapes a surrogate, of which no PEM text has a use: one that stands alone is no text to whoever
+/// reads the table, and would cost the ingress all of it.
+fn escapes_a_surrogate(text: &str) -> bool {
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest.iter().position(|byte| *byte == b'\\') {
+        rest = &rest[at + 1..];
+        if let [b'u', b'd' | b'D', b'8' | b'9' | b'a'..=b'f' | b'A'..=b'F', ..] = rest {
+            return true;
+        }
+        // What is escaped may be a backslash itself.
+        rest = rest.get(1..).unwrap_or_default();
+    }
+    false
 }
 
 /// Whether a certificate for `domains` serves `host`: the same name, or one label below a wildcard.

@@ -56,6 +56,22 @@ fn a_valid_table_keeps_its_text() {
     assert!(read(empty).is_ok_and(|table| table.routes() == 0));
 }
 
+/// ING-09, ING-10: an escaped surrogate makes a text of PEM none, since no reader of the table could take it; any other
+/// escape is how Cloudly wrote it, and stays.
+#[test]
+fn a_surrogate_is_in_no_pem() {
+    let text = table().to_string();
+    let with = |escape: &str| {
+        text.replacen(r"-----END CERTIFICATE-----\n", &format!(r"-----END CERTIFICATE-----{escape}"), 1)
+    };
+    for surrogate in [r"\ud800", r"\uDFFF", r"\ud83d\ude00", r"\\\udb00"] {
+        assert_eq!(wrong(&with(surrogate)), "certificates[0].publicKey", "{surrogate}");
+    }
+    for escape in [r"\n", r"\u000a", r"\\ud800", r"\\\\uD8", r"\uD7ff", r"\\"] {
+        assert_eq!(wrong(&with(escape)), "nothing", "{escape}");
+    }
+}
+
 /// ING-09, ING-10: each thing that can be wrong is named by its path.
 #[test]
 fn what_is_wrong_is_named_by_its_path() {
