@@ -17,6 +17,7 @@ mod command_line;
 mod isolation;
 mod looking;
 mod nodes;
+mod restart;
 mod status;
 mod trace;
 mod workers;
@@ -59,7 +60,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         "status" => looking::show(again, || status::look(&relay, json)),
         "workers" => looking::show(again, || workers::look(&relay, json)),
         "nodes" => looking::show(again, || nodes::look(&relay, json)),
-        "restart" => looking::show(None, || workers::restart(&relay, process(arguments))),
+        "restart" => looking::show(None, || restart::restart(&relay, process(arguments))),
         "log" => looking::show(None, || workers::log(&relay, process(arguments), level(arguments))),
         "isolation" => looking::show(None, || isolation::look(&relay, json)),
         "metrics" => looking::show(None, || status::metrics(&relay)),

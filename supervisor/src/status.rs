@@ -118,4 +118,4 @@ pub fn json(document: &impl Serialize) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

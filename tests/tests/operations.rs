@@ -67,6 +67,7 @@ async fn each_worker_is_restarted_by_command() {
     let node = scene.node("node-1").await;
     for role in ["pulld", "vpnd", "relayd"] {
         let said = scene.relay.ctl(&["restart", role]).await;
+        assert_eq!(scene.relay.status_json().await["state"], json!("open"), "{role} does not serve yet");
         let after = all_workers(&scene.relay).await;
         let told = format!("{role} runs again, pid {}, which was {}\n", after[role], before[role]);
         assert_eq!((said.code, said.stdout.as_str(), said.stderr.as_str()), (Some(0), told.as_str(), ""));

@@ -26,10 +26,13 @@ pub fn command() -> Command {
             looking("workers", "Print the processes with their state, memory and log level").arg(watch()),
         )
         .subcommand(
-            asking("restart", "End a worker in order and start it again, and wait until it runs")
+            asking("restart", "End a worker in order and start it again, and wait until it serves")
                 .after_help(
-                    "The other workers go on. Exit status: 0 it runs again, 3 it does not within a minute, 1 it is \
-                     not restarted, 2 wrong usage.",
+                    "The other workers go on. What it costs: of relayd every connection of nodes and of pulls, which \
+                     dial again, the Cloudly session and the route table, which are had anew; of pulld the pulls that \
+                     do not end within 2.5 s; of vpnd the sessions of the hub, which nodes make anew. It is waited \
+                     for for a minute, relayd until the relay is open. Exit status: 0 it serves again, 3 it was told \
+                     to restart and does not, 1 the relay refused or did not answer, 2 wrong usage.",
                 )
                 .arg(worker(&["relayd", "pulld", "vpnd"])),
         )

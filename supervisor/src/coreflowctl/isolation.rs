@@ -133,28 +133,15 @@ mod tests {
         Confined { role: role.to_owned(), pid, layers: Vec::new() }
     }
 
-    fn worker(role: Role, state: WorkerState) -> Worker {
-        Worker {
-            role: role.name().to_owned(),
-            state,
-            pid: None,
-            uptime_ms: None,
-            restarts: 0,
-            restarts_in_ms: None,
-            level: "info".to_owned(),
-            memory: None,
-        }
-    }
-
     /// A worker that is waited for, or that the relay says nothing of, is not taken for confined; one that the relay does
     /// not need is none.
     #[test]
     fn a_worker_without_a_process_is_not_judged() {
         let confined = [process("supervisor", 1), process("relayd", 2)];
         let workers = [
-            worker(Role::Relayd, WorkerState::Running),
-            worker(Role::Pulld, WorkerState::Waiting),
-            worker(Role::Vpnd, WorkerState::Off),
+            Worker::in_state(Role::Relayd.name(), WorkerState::Running),
+            Worker::in_state(Role::Pulld.name(), WorkerState::Waiting),
+            Worker::in_state(Role::Vpnd.name(), WorkerState::Off),
         ];
         assert_eq!(not_judged(&confined, &workers), ["pulld: it has no process, and is not judged"]);
         assert_eq!(not_judged(&confined, &workers[..1]).len(), 2);

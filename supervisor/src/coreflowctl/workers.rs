@@ -1,9 +1,4 @@
-//! `coreflowctl workers`, `restart` and `log`: the processes, and what is changed of them.
-
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+//! `coreflowctl workers` and `log`: the processes, and how much each writes.
 
 use coreflow_ipc::{hello::Role, record::Level};
 
@@ -14,13 +9,8 @@ use crate::{
         protocol::{Answer, Command},
     },
     memory,
-    status::{self, Worker, WorkerState},
+    status::{self, Worker},
 };
-
-/// How long a restarted worker is waited for: longer than relayd has to end.
-const RESTART_WAIT: Duration = Duration::from_secs(60);
-/// How often it is looked after.
-const RESTART_LOOK: Duration = Duration::from_millis(100);
 
 /// The processes.
 pub(super) fn look(relay: &RunningRelay, json: bool) -> Result<Outcome, AskError> {
@@ -55,30 +45,6 @@ pub(super) fn read_memory(workers: &mut [Worker], supervisor: u32) {
         if let Some(memory) = its.then(|| memory::of_process(pid, true)).flatten() {
             worker.memory = Some(memory);
         }
-    }
-}
-
-/// Restarts a worker, and waits until it runs again.
-pub(super) fn restart(relay: &RunningRelay, role: Role) -> Result<Outcome, AskError> {
-    let (Answer::Restart(restart), _) = relay.ask(Command::Restart { worker: role })? else {
-        return Err(looking::another());
-    };
-    let began = Instant::now();
-    loop {
-        let workers = processes(relay)?;
-        let worker = workers.iter().find(|worker| worker.role == role.name());
-        let running = worker.filter(|worker| worker.state == WorkerState::Running);
-        let pid = running.and_then(|worker| worker.pid).filter(|pid| Some(*pid) != restart.former_pid);
-        if let Some(pid) = pid {
-            let former =
-                restart.former_pid.map_or_else(String::new, |former| format!(", which was {former}"));
-            return Ok(Outcome { text: format!("{role} runs again, pid {pid}{former}\n"), so: true });
-        }
-        if began.elapsed() >= RESTART_WAIT {
-            let text = format!("{role} does not run within {} s\n", RESTART_WAIT.as_secs());
-            return Ok(Outcome { text, so: false });
-        }
-        thread::sleep(RESTART_LOOK);
     }
 }
 

@@ -30,20 +30,7 @@ fn reference(id: &str, generation: u64) -> Option<Reference> {
     Some(Reference { id: id.to_owned(), generation })
 }
 
-fn worker(role: &str, state: WorkerState) -> Worker {
-    Worker {
-        role: role.to_owned(),
-        state,
-        pid: None,
-        uptime_ms: None,
-        restarts: 0,
-        restarts_in_ms: None,
-        level: "info".to_owned(),
-        memory: None,
-    }
-}
-
-pub(super) fn ready() -> Status {
+pub(crate) fn ready() -> Status {
     Status {
         version: "33.1.0".to_owned(),
         pid: 17,
@@ -62,9 +49,17 @@ pub(super) fn ready() -> Status {
         unanswered: vec![],
         vpn_hub: None,
         workers: vec![
-            Worker { pid: Some(18), uptime_ms: Some(59_999), ..worker("relayd", WorkerState::Running) },
-            Worker { restarts: 3, restarts_in_ms: Some(500), ..worker("pulld", WorkerState::Waiting) },
-            worker("vpnd", WorkerState::Off),
+            Worker {
+                pid: Some(18),
+                uptime_ms: Some(59_999),
+                ..Worker::in_state("relayd", WorkerState::Running)
+            },
+            Worker {
+                restarts: 3,
+                restarts_in_ms: Some(500),
+                ..Worker::in_state("pulld", WorkerState::Waiting)
+            },
+            Worker::in_state("vpnd", WorkerState::Off),
         ],
     }
 }

@@ -28,6 +28,23 @@ pub struct Worker {
     pub memory: Option<Memory>,
 }
 
+#[cfg(test)]
+impl Worker {
+    /// One of which nothing else is known.
+    pub(crate) fn in_state(role: &str, state: WorkerState) -> Self {
+        Self {
+            role: role.to_owned(),
+            state,
+            pid: None,
+            uptime_ms: None,
+            restarts: 0,
+            restarts_in_ms: None,
+            level: "info".to_owned(),
+            memory: None,
+        }
+    }
+}
+
 /// The memory of a process, from `/proc`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
