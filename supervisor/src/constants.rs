@@ -57,6 +57,11 @@ pub const WORKER_QUEUE: usize = 256;
 pub const EVENT_QUEUE: usize = 1024;
 /// Last words of a worker that are kept, in bytes.
 pub const LAST_WORDS: usize = 2048;
+/// How long a debugger may take to let a dead worker go before the worker is started again without its exit status, and
+/// how often it is looked after from then on.
+pub const TRACED_BOUND: Duration = Duration::from_secs(1);
+/// How long that is done: a debugger that holds it for longer leaves a process table entry until the relay ends.
+pub const TRACED_HOLD: Duration = Duration::from_secs(24 * 3600);
 /// How long the end of a dead worker's link and pipe is waited for, so that its last records are kept.
 pub const DRAIN_BOUND: Duration = Duration::from_millis(500);
 /// Records of one worker that are written at once.

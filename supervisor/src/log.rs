@@ -50,13 +50,16 @@ impl Log {
         self.is_journal
     }
 
-    /// States why the start failed; on standard error too where that is not the log (START-16).
+    /// States why the start failed, on standard error (START-16): to the journal by that way alone, which takes a line of
+    /// it at the level of its prefix, so that it is there once.
     pub fn failed(&self, cause: &str) {
-        tracing::error!("the start failed: {cause}");
         if self.is_journal() {
-            let _ = writeln!(io::stderr(), "the start failed: {cause}");
+            self.flush();
+            let _ = writeln!(io::stderr(), "<3>the start failed: {cause}");
+        } else {
+            tracing::error!("the start failed: {cause}");
+            self.flush();
         }
-        self.flush();
     }
 
     /// Writes what is queued, within a bound.

@@ -14,10 +14,17 @@ use coreflow_ipc::{
     record::Budget,
     sys::{self, Signal},
 };
-use tokio::{io::unix::AsyncFd, net::unix::pipe, sync::mpsc, time::timeout};
+use tokio::{
+    io::unix::AsyncFd,
+    net::unix::pipe,
+    sync::mpsc,
+    time::{sleep, timeout},
+};
 
 use crate::{
-    constants::{DRAIN_BOUND, LAST_WORDS, RECORD_BURST, RECORDS_PER_SECOND, WORKER_QUEUE},
+    constants::{
+        DRAIN_BOUND, LAST_WORDS, RECORD_BURST, RECORDS_PER_SECOND, TRACED_BOUND, TRACED_HOLD, WORKER_QUEUE,
+    },
     permitted::{Gate, Kind, Phase},
     spawn::{Death, Spawned, reap},
     trace::{Direction, Tap, Traceable},
@@ -114,6 +121,25 @@ pub struct Process {
     queue: Queue,
 }
 
+/// How a process that has ended did so. One that a debugger holds beyond a moment is reaped once it is let go.
+async fn reap_before_long(pidfd: &Arc<OwnedFd>) -> Death {
+    let reaped = async |pidfd: &OwnedFd, pause| {
+        loop {
+            match reap(pidfd) {
+                Some(death) => return death,
+                None => sleep(pause).await,
+            }
+        }
+    };
+    // A debugger that looks at its process lets it go at once.
+    if let Ok(death) = timeout(TRACED_BOUND, reaped(pidfd, TRACED_BOUND / 50)).await {
+        return death;
+    }
+    let pidfd = Arc::clone(pidfd);
+    tokio::spawn(async move { timeout(TRACED_HOLD, reaped(&pidfd, TRACED_BOUND)).await });
+    Death::Traced
+}
+
 /// A worker that takes no messages any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotReading;
@@ -151,7 +177,7 @@ impl Process {
             let words = tokio::spawn(read_last_words(words));
             // Readable once the process has ended.
             let _ = watched.readable().await;
-            let death = reap(watched.get_ref());
+            let death = reap_before_long(watched.get_ref()).await;
             // Its last records and words are behind it in the link and the pipe.
             let _ = timeout(DRAIN_BOUND, reader).await;
             let last_words = match timeout(DRAIN_BOUND, words).await {

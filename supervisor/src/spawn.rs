@@ -80,6 +80,8 @@ pub enum Death {
     Exited(i32),
     /// It was ended by a signal.
     Killed(nix::sys::signal::Signal),
+    /// It ended, and a debugger that traces it has not let it go: how it ended is that one's to see.
+    Traced,
     /// The kernel did not say.
     Unknown,
 }
@@ -89,17 +91,19 @@ impl std::fmt::Display for Death {
         match self {
             Self::Exited(status) => write!(f, "exited with {status}"),
             Self::Killed(signal) => write!(f, "killed by {signal}"),
+            Self::Traced => f.write_str("ended under a debugger, which holds it"),
             Self::Unknown => f.write_str("ended in an unknown way"),
         }
     }
 }
 
-/// Reaps a process that has ended.
-pub fn reap(pidfd: &OwnedFd) -> Death {
+/// Reaps a process that has ended; `None` while a debugger has not seen its end, before whom nobody is told.
+pub fn reap(pidfd: &OwnedFd) -> Option<Death> {
     use std::os::fd::AsFd;
     match waitid(Id::PIDFd(pidfd.as_fd()), WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG) {
-        Ok(WaitStatus::Exited(_, status)) => Death::Exited(status),
-        Ok(WaitStatus::Signaled(_, signal, _)) => Death::Killed(signal),
-        Ok(_) | Err(_) => Death::Unknown,
+        Ok(WaitStatus::Exited(_, status)) => Some(Death::Exited(status)),
+        Ok(WaitStatus::Signaled(_, signal, _)) => Some(Death::Killed(signal)),
+        Ok(WaitStatus::StillAlive) => None,
+        Ok(_) | Err(_) => Some(Death::Unknown),
     }
 }

@@ -191,6 +191,32 @@ async fn a_worker_that_does_not_answer_is_replaced() {
     assert_eq!(without(relay.workers(), "pulld"), without(before, "pulld"));
 }
 
+/// ARC-18: a worker that dies under a debugger which looks away is started again all the same, is said to be held, and
+/// leaves no entry of the process table behind once the debugger is gone.
+#[tokio::test]
+async fn a_worker_that_dies_under_a_debugger_is_reaped_after_it() {
+    assert!(nix::unistd::geteuid().is_root(), "this test traces a confined worker: run it as root");
+    let (cloudly, setup) = bed().await;
+    let relay = opened(&cloudly, &setup).await;
+    let pulld = relay.workers()["pulld"];
+    let process = Pid::from_raw(i32::try_from(pulld).unwrap());
+    let (let_go, wait) = std::sync::mpsc::channel::<()>();
+    let (seized, begun) = tokio::sync::oneshot::channel();
+    // Who traces is a thread, and what it traces is let go with its end.
+    let debugger = std::thread::spawn(move || {
+        seized.send(nix::sys::ptrace::seize(process, nix::sys::ptrace::Options::empty())).unwrap();
+        let _ = wait.recv();
+    });
+    begun.await.unwrap().unwrap();
+    kill(process, Signal::SIGKILL).unwrap();
+    relay.wait_line("ended under a debugger, which holds it").await.unwrap();
+    relay.wait_worker("pulld", Some(pulld)).await.unwrap();
+    assert_eq!(zombies(relay.pid()), 1, "the debugger holds it");
+    let_go.send(()).unwrap();
+    debugger.join().unwrap();
+    poll(BOUND, "end of the entry", || (zombies(relay.pid()) == 0).then_some(())).await.unwrap();
+}
+
 /// ARC-20: no worker outlives a supervisor that is killed, whatever the worker is doing.
 #[tokio::test]
 async fn a_killed_supervisor_leaves_no_worker() {

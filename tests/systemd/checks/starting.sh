@@ -3,6 +3,15 @@
 # The start ended with exit 1, and systemd is about to make another one.
 fails_with_1() { is SubState auto-restart && is ExecMainStatus 1; }
 
+# As many lines as starts say why one failed, and no more.
+says_each_cause_once() {
+    local lines starts causes
+    lines=$(lines "$1")
+    starts=$(grep -c 'coreflow [0-9.]* starts' <<<"$lines" || true)
+    causes=$(grep -c 'the start failed: ' <<<"$lines" || true)
+    [ "$causes" -ge 1 ] && [ "$causes" -le "$starts" ]
+}
+
 # REL-35: an exit with 1 leads to a new start.
 a_missing_credential_fails_the_start_by_its_name() {
     local from
@@ -12,6 +21,7 @@ a_missing_credential_fails_the_start_by_its_name() {
     systemctl start --no-block "$UNIT"
     eventually "$BOUND" fails_with_1
     said "$from" "the start failed: missing $CREDENTIAL"
+    says_each_cause_once "$from"
     never accepts 8443
     eventually "$BOUND" is NRestarts 1
 }
