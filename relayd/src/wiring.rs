@@ -67,6 +67,7 @@ pub async fn serve(confined: Confined) -> Result<(), StartError> {
         }
     };
     let mut relayd = Relayd::new(&life, start)?;
+    life.answer_pings_through(relayd.listener_runtime.clone());
     let ended = relayd.run(&mut life).await;
     drop(relayd);
     match ended {

@@ -191,6 +191,42 @@ async fn a_worker_that_does_not_answer_is_replaced() {
     assert_eq!(without(relay.workers(), "pulld"), without(before, "pulld"));
 }
 
+/// A relayd whose listener stands still while its core runs is killed by name and replaced.
+#[tokio::test]
+async fn a_relayd_whose_listener_stands_still_is_replaced() {
+    assert!(
+        nix::unistd::geteuid().is_root(),
+        "this test stops a thread of a confined worker: run it as root"
+    );
+    let (cloudly, setup) = bed().await;
+    let relay = opened(&cloudly, &setup).await;
+    let relayd = relay.workers()["relayd"];
+    let threads = std::fs::read_dir(format!("/proc/{relayd}/task")).unwrap().flatten();
+    let named =
+        |path: &Path| std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim() == "listener");
+    let listener =
+        threads.map(|thread| thread.path()).find(|path| named(path)).expect("its thread has a name");
+    let thread: i32 = listener.file_name().unwrap().to_str().unwrap().parse().unwrap();
+    let (let_go, wait) = std::sync::mpsc::channel::<()>();
+    let (stopped, begun) = tokio::sync::oneshot::channel();
+    let debugger = std::thread::spawn(move || {
+        use nix::sys::ptrace::{Options, interrupt, seize};
+        let thread = Pid::from_raw(thread);
+        stopped.send(seize(thread, Options::empty()).and_then(|()| interrupt(thread))).unwrap();
+        let _ = wait.recv();
+    });
+    begun.await.unwrap().unwrap();
+    let killed = || {
+        let lines = lines_with(&relay, "WARN relayd: the worker is killed: it does not answer");
+        (!lines.is_empty()).then_some(())
+    };
+    poll(Duration::from_secs(60), "end of a relayd that does not accept", killed).await.unwrap();
+    let_go.send(()).unwrap();
+    debugger.join().unwrap();
+    relay.wait_worker("relayd", Some(relayd)).await.unwrap();
+    relay.wait_line("relayd serves again").await.unwrap();
+}
+
 /// ARC-18: a worker that dies under a debugger which looks away is started again all the same, is said to be held, and
 /// leaves no entry of the process table behind once the debugger is gone.
 #[tokio::test]

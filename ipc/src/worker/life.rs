@@ -4,6 +4,7 @@
 use std::{os::fd::OwnedFd, time::Duration};
 
 use tokio::{
+    runtime::Handle,
     sync::{mpsc, oneshot, watch},
     task::JoinHandle,
     time::{Instant, timeout},
@@ -37,6 +38,8 @@ pub struct Life<Out, In> {
     verbosity: Verbosity,
     /// The number of the last ping: the latest alone is to be answered, and needs no room in a queue.
     pinged: watch::Sender<u64>,
+    /// What has to run beside the worker's own for a ping to be answered.
+    through: Option<Handle>,
     finish: oneshot::Sender<()>,
     writer: JoinHandle<()>,
 }
@@ -85,7 +88,13 @@ impl<Out: FromAnyWorker, In: ToAnyWorker> Life<Out, In> {
         let (finish, finished) = oneshot::channel();
         let queues = Queues { pings, messages, records, finish: finished };
         let writer = tokio::spawn(queues.write(sender));
-        Self { outbox: Outbox(outbox), inbox, verbosity, pinged, finish, writer }
+        Self { outbox: Outbox(outbox), inbox, verbosity, pinged, through: None, finish, writer }
+    }
+
+    /// From now on a ping is answered by `runtime`, after the worker's own was told it: a worker of two threads of which
+    /// one stands still does not answer.
+    pub fn answer_pings_through(&mut self, runtime: Handle) {
+        self.through = Some(runtime);
     }
 
     /// The next thing that is the worker's own to act on; pings and the log level are seen to here.
@@ -98,9 +107,13 @@ impl<Out: FromAnyWorker, In: ToAnyWorker> Life<Out, In> {
             let received = self.inbox.receive().await?;
             match received.message.for_worker() {
                 // Answered from here, where the worker acts on what it is told: that is what is asked for.
-                Ok(ToWorker::Ping(number)) => {
-                    self.pinged.send_replace(number);
-                }
+                Ok(ToWorker::Ping(number)) => match &self.through {
+                    None => drop(self.pinged.send_replace(number)),
+                    Some(runtime) => {
+                        let pinged = self.pinged.clone();
+                        runtime.spawn(async move { pinged.send_replace(number) });
+                    }
+                },
                 Ok(ToWorker::LogLevel(level)) => self.verbosity.set(level),
                 Ok(ToWorker::PeerLink { role }) => {
                     let end = received.descriptors.into_iter().next().ok_or(LinkError::Descriptors)?;
