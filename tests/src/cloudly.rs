@@ -4,15 +4,18 @@
 //! sessions and relays, hands out cluster config and certificate, and answers the ten methods
 //! of a node. It models SES-06, PROT-16, PROT-34, REG-07, REG-18, REG-24, REG-25, REG-30, REG-31,
 //! REG-36, REG-63, REG-64, REG-65, LIS-28, FWD-05, FWD-38, OUT-01, OUT-16, OUT-18, ESC-03, ESC-60, ING-01,
-//! ING-13, VPN-05, VPN-13, CST-22, PLT-20, PLT-41, PUB-04, PUB-28, PUB-29 and BAK-14. A test makes it differ per method ([`Step`]), by its standing facts ([`Settings`]), or by
-//! tearing at connections, and sees how far a dial got ([`Stage`]).
+//! ING-13, VPN-05, VPN-13, CST-22, PLT-20, PLT-41, PUB-04, PUB-28, PUB-29 and
+//! BAK-14. A test makes it differ per method ([`Step`]), by its standing facts ([`Settings`]), or by tearing at
+//! connections, and sees how far a dial got ([`Stage`]).
 
 mod closures;
+mod corestore;
 mod http_answer;
 mod ingress;
 mod judgement;
 mod leases;
 mod platform;
+mod publications;
 mod pulls;
 mod recipients;
 mod record;
@@ -39,10 +42,11 @@ use crate::free_port::free_port;
 use crate::registry::Registry;
 use crate::waiting::{BOUND, Change, Late, poll};
 
-pub use closures::Replication;
+pub use closures::{CHUNK, Frame, FrameBody, LARGEST, Replication, StreamName, WINDOW, sha256};
 pub use ingress::{Route, route_table};
 pub use leases::{HOLD, Signed, SignedRun, SigningAuthority, Windows};
-pub use platform::{PlacedBinding, Published, mutation_id};
+pub use platform::{Capability, NodeCorestore, PlatformBinding};
+pub use publications::{PublicationFault, mutation_id};
 pub use recipients::REVOKED_KEPT;
 pub use record::{Call, Stage};
 pub use script::{Gate, Step, UPGRADE};
@@ -155,7 +159,7 @@ impl Cloudly {
 
     /// The cluster document of the standing facts, as `getClusterConfig` answers it.
     pub fn config(&self) -> String {
-        self.shared.state().settings.config_text()
+        self.shared.state().config_text()
     }
 
     /// The bearer is `bearer` from now on and the credential one generation further. Identities

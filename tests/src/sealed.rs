@@ -10,6 +10,7 @@ use hpke::{Deserializable, Kem, OpModeR, OpModeS, Serializable, single_shot_open
 use serde_json::{Value, json};
 
 use crate::cloudly::exact;
+use crate::corestore::answer::digest;
 
 /// The one suite of the contract.
 const SUITE: &str = "hpke-x25519-hkdfsha256-chacha20poly1305";
@@ -79,6 +80,11 @@ pub fn seal(key_id: &str, public: &str, context: &Value, secret: &[u8]) -> Optio
 pub fn canonical(value: &Value) -> String {
     // A map of this parser is in the order of its names.
     value.to_string()
+}
+
+/// `Digest` of the canonical JSON of a value; of an envelope, the envelope digest.
+pub fn digest_of(value: &Value) -> String {
+    digest(canonical(value).as_bytes())
 }
 
 #[cfg(test)]

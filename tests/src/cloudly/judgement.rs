@@ -6,10 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::closures::Closures;
-use super::platform::Platform;
+use super::corestore::Corestore;
 use super::pulls::Pulls;
-use super::recipients::Recipients;
 use super::record::Call;
 use super::runtime::Issue;
 use super::script::Script;
@@ -77,12 +75,8 @@ pub(super) struct State {
     pub(super) deliveries: Vec<(String, Result<Message, CallFailure>)>,
     /// Ingress registrations accepted so far by node id.
     pub(super) ingress_generations: BTreeMap<String, u64>,
-    /// To whom control credentials are sealed.
-    pub(super) recipients: Recipients,
-    /// The platform bindings, their grants, and what was published under them.
-    pub(super) platform: Platform,
-    /// The database closures that backups send.
-    pub(super) closures: Closures,
+    /// What has to do with Corestore.
+    pub(super) corestore: Corestore,
 }
 
 impl State {
@@ -106,9 +100,7 @@ impl State {
             held: BTreeMap::new(),
             deliveries: Vec::new(),
             ingress_generations: BTreeMap::new(),
-            recipients: Recipients::default(),
-            platform: Platform::default(),
-            closures: Closures::default(),
+            corestore: Corestore::default(),
         }
     }
 
@@ -142,24 +134,15 @@ impl State {
             "registerClusterRelay" => self.register_relay(number, &body),
             "getClusterConfig" => {
                 self.verify(&body["identity"])?;
-                Ok(raw(&self.settings.config_text()))
+                Ok(raw(&self.config_text()))
             }
             "getCertificateForDomain" => self.certificate(&body),
             "getClusterRouteTable" => self.read_routes(number, &body),
             "registerClusterIngress" => self.register_ingress(number, &body),
             "getClusterVpnNetwork" => self.read_vpn_network(number, &body),
-            "getClusterSecretRecipientState" => self.recipient_state(),
-            "beginClusterSecretRecipientEnrollment" => self.begin_enrollment(&body),
-            "completeClusterSecretRecipientEnrollment" => self.complete_enrollment(&body),
-            "getCorestoreControlCredentialMaterial" => self.control_credential(&body),
-            "getClusterPlatformDesiredState" => self.platform_desired_state(number, &body),
-            "reportClusterPlatformBinding" => self.report_binding(&body),
-            "getSecretIngressRecipient" => Ok(raw(&self.platform.ingress_recipient().to_string())),
-            "publishCorestoreCredentialMaterial" => self.publish_material(&body),
-            "backupServiceDatabaseClosure" => self.closures.offer(&body),
             "registerPalletRuntimeSession" => self.register_node(number, message, &body),
             method if super::runtime::CARRIED.contains(&method) => self.carried(number, message, &body),
-            _ => Err(Refusal::new(UNKNOWN_METHOD)),
+            method => self.judge_corestore(number, method, &body),
         }
     }
 

@@ -1,258 +1,377 @@
-//! Platform bindings as Cloudly has them: where they are placed, the grant under which a relay may reconcile each, and
-//! what a publication under one does (PLT-20, PLT-41, PUB-04, PUB-28, PUB-29).
-
-use std::collections::BTreeMap;
+//! The cluster's desired platform bindings, the grants under which they are reconciled, and what the relay reports
+//! of them (contract of the Corestore half, section 4). It models PLT-41. The guard of `corestore` is PLT-20;
+//! `publications` is PUB-04, PUB-28 and PUB-29.
 
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 use super::Cloudly;
 use super::judgement::{State, exact};
-use crate::corestore::answer::digest;
-use crate::envelope::{Outcome, Refusal, raw};
-use crate::sealed::{KeyPair, canonical};
+use crate::envelope::Refusal;
+use crate::sealed::digest_of;
 
-/// The organization of every service of this double.
-const ORGANIZATION: &str = "organization-1";
-/// How long a grant lasts, in milliseconds.
+/// How long a grant is good, in milliseconds.
 const GRANT_LIFETIME: u64 = 10 * 60_000;
 
-/// A database binding and where Cloudly placed it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PlacedBinding {
-    /// Its id.
-    pub id: String,
-    /// The service that it is for.
-    pub service: String,
-    /// The node whose Corestore holds it.
-    pub node: String,
-    /// The host and port that a service reaches it at.
-    pub endpoint: (String, u16),
+/// What a binding is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capability {
+    /// A database on the binding's node.
+    Database,
+    /// A bucket on the binding's node; with these days of retention, where it has any.
+    ObjectStorage(Option<u64>),
+    /// Nothing that a relay has to do with.
+    PushNotification,
 }
 
-impl PlacedBinding {
-    /// The exact request that its grant covers, under `operation`.
-    pub fn request(&self, cluster: &str, operation: &Value) -> Value {
+impl Capability {
+    /// The word of the contract.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Database => "database",
+            Self::ObjectStorage(_) => "objectstorage",
+            Self::PushNotification => "pushnotification",
+        }
+    }
+
+    fn retention(self) -> Value {
+        match self {
+            Self::ObjectStorage(Some(days)) => json!({"mode": "compliance", "days": days}),
+            Self::ObjectStorage(None) | Self::Database | Self::PushNotification => Value::Null,
+        }
+    }
+}
+
+/// A binding as Cloudly holds it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlatformBinding {
+    /// Its id.
+    pub id: String,
+    /// The service that it is of.
+    pub service: String,
+    /// The node that it was placed on.
+    pub node: Option<String>,
+    /// What it is for.
+    pub capability: Capability,
+    /// `provisioning`, `ready` or `failed`.
+    pub status: String,
+    /// The reason of the last report.
+    pub status_reason: Option<String>,
+    /// The endpoints of the last report.
+    pub endpoints: Vec<Value>,
+}
+
+impl PlatformBinding {
+    /// A binding that is to be provisioned.
+    pub fn new(id: &str, service: &str, node: Option<&str>, capability: Capability) -> Self {
+        Self {
+            id: id.to_owned(),
+            service: service.to_owned(),
+            node: node.map(str::to_owned),
+            capability,
+            status: "provisioning".to_owned(),
+            status_reason: None,
+            endpoints: Vec::new(),
+        }
+    }
+
+    fn json(&self) -> Value {
         json!({
-            "operation": operation, "bindingId": self.id, "serviceId": self.service, "clusterId": cluster,
-            "nodeId": self.node, "capability": "database",
-            "endpoint": {"host": self.endpoint.0, "port": self.endpoint.1},
+            "id": self.id,
+            "serviceId": self.service,
+            "capability": self.capability.word(),
+            "name": self.id,
+            "status": self.status,
+            "statusReason": self.status_reason,
+            "endpoints": self.endpoints,
         })
     }
 }
 
-struct Known {
-    placed: PlacedBinding,
-    status: String,
-    reason: Value,
-    endpoints: Value,
-    /// The generation of its latest operation.
-    generation: u64,
+/// Where a node's Corestore and its database are reached.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeCorestore {
+    /// The origin of its control API.
+    pub endpoint: Option<String>,
+    /// Host and port of its database.
+    pub database: Option<(String, u16)>,
 }
 
-/// What a publication left.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Published {
-    /// The values, as the service's Secrets.
-    pub secrets: Value,
-    /// The binding's status.
-    pub status: String,
-    /// Whether a grant is left for it.
-    pub granted: bool,
-}
-
-/// The platform of one cluster.
+/// What is desired, granted and published.
+#[derive(Clone, Default)]
 pub(super) struct Platform {
-    bindings: BTreeMap<String, Known>,
-    /// By binding.
-    grants: BTreeMap<String, Value>,
-    ingress: KeyPair,
-    /// Services' Secrets, by binding.
-    secrets: BTreeMap<String, Value>,
-    /// The digest of the envelope, and the receipt that it got, by mutation.
-    receipts: BTreeMap<String, (String, Value)>,
-    push_fails: bool,
-}
-
-impl Default for Platform {
-    fn default() -> Self {
-        Self {
-            bindings: BTreeMap::new(),
-            grants: BTreeMap::new(),
-            ingress: KeyPair::generate(),
-            secrets: BTreeMap::new(),
-            receipts: BTreeMap::new(),
-            push_fails: false,
-        }
-    }
-}
-
-/// The mutation id of all publications under one grant operation.
-pub fn mutation_id(operation: &Value) -> String {
-    let digest = digest(canonical(operation).as_bytes());
-    format!("corestore-publication:{}", digest.trim_start_matches("sha256:"))
-}
-
-fn refused(code: &str) -> Refusal {
-    Refusal { text: format!("corestore-publication-refused: {code}"), data: json!({"code": code}) }
+    cluster: String,
+    nodes: BTreeMap<String, NodeCorestore>,
+    /// The organization of each service.
+    pub(super) services: BTreeMap<String, String>,
+    pub(super) bindings: BTreeMap<String, PlatformBinding>,
+    /// The grant in force by binding id.
+    pub(super) grants: BTreeMap<String, Value>,
+    issued: u64,
 }
 
 impl Platform {
-    const INGRESS_KEY: &'static str = "secret-ingress-1";
-
-    pub(super) fn ingress_recipient(&self) -> Value {
-        json!({"recipient": {"recipientKeyId": Self::INGRESS_KEY, "publicKey": self.ingress.public()}})
+    /// Adds a binding or changes it, and grants what it needs.
+    fn desire(&mut self, binding: PlatformBinding, expires_at: u64) {
+        let id = binding.id.clone();
+        self.bindings.insert(id.clone(), binding);
+        self.grant(&id, expires_at);
     }
 
-    /// Issues the next grant of a binding, which covers its request as it is now.
-    fn grant(&mut self, cluster: &str, binding: &str, now: u64) {
-        let Some(known) = self.bindings.get_mut(binding) else { return };
-        known.generation += 1;
-        let operation = json!({"id": format!("operation-of-{binding}"), "generation": known.generation});
-        let request = known.placed.request(cluster, &operation);
+    /// Publishes where a node is reached; a request that changes by it gets another grant (PLT-41).
+    fn publish(&mut self, node: &str, corestore: NodeCorestore, expires_at: u64) {
+        let moved = self.nodes.get(node).is_none_or(|former| former.database != corestore.database);
+        self.nodes.insert(node.to_owned(), corestore);
+        let here = |binding: &&mut PlatformBinding| {
+            binding.node.as_deref() == Some(node) && binding.capability == Capability::Database
+        };
+        let mut touched = Vec::new();
+        for binding in self.bindings.values_mut().filter(here).filter(|_| moved) {
+            "provisioning".clone_into(&mut binding.status);
+            touched.push(binding.id.clone());
+        }
+        for id in touched {
+            self.grant(&id, expires_at);
+        }
+    }
+
+    /// Puts the grant in force that covers the request of a binding as it is, or takes away the one that was,
+    /// where the request has a part that is not known.
+    fn grant(&mut self, id: &str, expires_at: u64) {
+        self.grants.remove(id);
+        let operation = json!({"id": format!("corestore-operation-{id}"), "generation": self.issued + 1});
+        let Some((binding, request)) =
+            self.bindings.get(id).and_then(|binding| Some((binding, self.request(binding, &operation)?)))
+        else {
+            return;
+        };
         let grant = json!({
-            "operation": operation, "bindingId": binding, "serviceId": known.placed.service,
-            "nodeId": known.placed.node, "capability": "database",
-            "requestDigest": digest(canonical(&request).as_bytes()), "retention": null,
-            "expiresAt": now + GRANT_LIFETIME,
+            "operation": operation,
+            "bindingId": id,
+            "serviceId": binding.service,
+            "nodeId": binding.node,
+            "capability": binding.capability.word(),
+            "requestDigest": digest_of(&request),
+            "retention": binding.capability.retention(),
+            "expiresAt": expires_at,
         });
-        self.grants.insert(binding.to_owned(), grant);
+        self.issued += 1;
+        self.grants.insert(id.to_owned(), grant);
     }
 
-    fn desired(&self) -> Value {
-        let bindings: Vec<Value> = self
-            .bindings
-            .values()
-            .map(|known| {
-                json!({"nodeId": known.placed.node, "binding": {
-                    "id": known.placed.id, "serviceId": known.placed.service, "capability": "database",
-                    "name": "database", "status": known.status, "statusReason": known.reason,
-                    "endpoints": known.endpoints,
-                }})
-            })
-            .collect();
-        json!({"bindings": bindings})
+    /// `BindingRequest` of the contract, section 3.
+    fn request(&self, binding: &PlatformBinding, operation: &Value) -> Option<Value> {
+        let node = binding.node.as_ref()?;
+        let mut request = json!({
+            "operation": operation,
+            "bindingId": binding.id,
+            "serviceId": binding.service,
+            "clusterId": self.cluster,
+            "nodeId": node,
+            "capability": binding.capability.word(),
+        });
+        match binding.capability {
+            Capability::Database => {
+                let (host, port) = self.nodes.get(node)?.database.as_ref()?;
+                request["endpoint"] = json!({"host": host, "port": port});
+            }
+            Capability::ObjectStorage(_) => request["retention"] = binding.capability.retention(),
+            Capability::PushNotification => return None,
+        }
+        Some(request)
     }
 
-    /// Judges a publication, and commits it in one step: values, status and grant all change or none does.
-    fn publish(&mut self, cluster: &str, body: &Value, now: u64) -> Outcome {
-        exact(body, &["bindingId", "envelope", "mutationId", "operation", "serviceId"], &[], "publication")?;
-        let text = |member: &str| body[member].as_str().unwrap_or_default().to_owned();
-        let (mutation, binding, service) = (text("mutationId"), text("bindingId"), text("serviceId"));
-        let envelope_digest = digest(canonical(&body["envelope"]).as_bytes());
-        if let Some((committed, receipt)) = self.receipts.get(&mutation) {
-            // PUB-29: the receipt is that envelope's.
-            return if *committed == envelope_digest {
-                Ok(raw(&json!({"receipt": receipt}).to_string()))
-            } else {
-                Err(refused("REPLAY_CONFLICT"))
-            };
+    /// The endpoint that the database of a binding is addressed to.
+    pub(super) fn database_of(&self, binding: &PlatformBinding) -> Option<Value> {
+        let (host, port) = self.nodes.get(binding.node.as_ref()?)?.database.as_ref()?;
+        Some(json!({"host": host, "port": port}))
+    }
+
+    /// The answer to `getClusterPlatformDesiredState`.
+    pub(super) fn desired_state(&self, body: &Value) -> Result<Value, Refusal> {
+        exact(body, &[], &[], "read")?;
+        let entry = |binding: &PlatformBinding| json!({"nodeId": binding.node, "binding": binding.json()});
+        Ok(json!({"bindings": self.bindings.values().map(entry).collect::<Vec<Value>>()}))
+    }
+
+    /// Takes over what the relay reports, a reason that is `null` included.
+    pub(super) fn report(&mut self, body: &Value) -> Result<Value, Refusal> {
+        exact(body, &["bindingId", "endpoints", "status", "statusReason"], &[], "report")?;
+        let wrong = |member: &str| Refusal::new(format!("report-invalid: {member}"));
+        let status = body["status"].as_str().unwrap_or_default();
+        if !["provisioning", "ready", "failed"].contains(&status) {
+            return Err(wrong("status"));
         }
-        let grant = self.grants.get(&binding).filter(|grant| grant["operation"] == body["operation"]);
-        let grant = grant.ok_or_else(|| refused("GRANT_UNKNOWN"))?;
-        if grant["serviceId"] != body["serviceId"] || mutation != mutation_id(&body["operation"]) {
-            return Err(refused("PUBLICATION_INVALID"));
+        let reason = &body["statusReason"];
+        if !reason.is_null() && !reason.is_string() {
+            return Err(wrong("statusReason"));
         }
-        if grant["expiresAt"].as_u64().is_none_or(|end| end <= now) {
-            return Err(refused("GRANT_EXPIRED"));
+        let endpoints = body["endpoints"].as_array().ok_or_else(|| wrong("endpoints"))?;
+        for endpoint in endpoints {
+            let database = endpoint["capability"] == Capability::Database.word();
+            let port: &[&str] = if database { &["port"] } else { &[] };
+            let members = [&["capability", "name", "networkAlias", "protocol"], port].concat();
+            exact(endpoint, &members, &[], "report")?;
         }
-        let context = json!({
-            "purpose": "publish-corestore-credential-material", "mutationId": mutation,
-            "organizationId": ORGANIZATION, "clusterId": cluster, "serviceId": service, "bindingId": binding,
-            "operation": body["operation"], "requestDigest": grant["requestDigest"],
-            "recipientKeyId": Self::INGRESS_KEY,
-        });
-        let material = self.ingress.open(&body["envelope"], &context);
-        let material: Option<Value> = material.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        let material = material.filter(|material| material["capability"] == "database");
-        let material = material.ok_or_else(|| refused("ENVELOPE_INVALID"))?;
-        let receipt = json!({
-            "mutationId": mutation, "organizationId": ORGANIZATION, "clusterId": cluster, "serviceId": service,
-            "bindingId": binding, "operation": body["operation"], "envelopeDigest": envelope_digest,
-            "committedAt": now,
-        });
-        let known = self.bindings.get_mut(&binding).ok_or_else(|| refused("BINDING_UNKNOWN"))?;
-        "ready".clone_into(&mut known.status);
-        self.grants.remove(&binding);
-        self.secrets.insert(binding, material);
-        self.receipts.insert(mutation, (envelope_digest, receipt.clone()));
-        if self.push_fails {
-            return Err(refused("INTERNAL_ERROR"));
+        let id = body["bindingId"].as_str().unwrap_or_default();
+        let binding = self.bindings.get_mut(id).ok_or_else(|| Refusal::new("platform-binding-unknown"))?;
+        status.clone_into(&mut binding.status);
+        binding.status_reason = reason.as_str().map(str::to_owned);
+        binding.endpoints.clone_from(endpoints);
+        Ok(json!({}))
+    }
+
+    /// Fills the cluster document with what belongs to the platform.
+    fn complete(&self, config: &mut Value) {
+        let service = |(id, organization): (&String, &String)| {
+            json!({"id": id, "data": {
+                "name": id, "organizationId": organization, "clusterId": self.cluster,
+            }})
+        };
+        config["services"] = self.services.iter().map(service).collect();
+        config["corestorePublicationGrants"] = self.grants.values().cloned().collect();
+        let nodes = config["configData"]["data"]["nodes"].as_array_mut();
+        for node in nodes.into_iter().flatten() {
+            let Some(corestore) = node["id"].as_str().and_then(|id| self.nodes.get(id)) else { continue };
+            if let Some(endpoint) = &corestore.endpoint {
+                node["data"]["corestore"] = json!({"endpoint": endpoint});
+            }
+            if let Some((host, port)) = &corestore.database {
+                node["data"]["corestoreDatabase"] = json!({"host": host, "port": port});
+            }
         }
-        Ok(raw(&json!({"receipt": receipt}).to_string()))
     }
 }
 
 impl State {
-    /// PLT-20: only on the socket whose registration was accepted and stands.
-    pub(super) fn platform_desired_state(&mut self, number: u64, body: &Value) -> Outcome {
-        exact(body, &[], &[], "desired-state")?;
-        if !self.connections.get(&number).is_some_and(|open| open.accepted) {
-            return Err(Refusal::new("relay-not-connected"));
+    /// `ConfigState`, with the platform's part unless a test wrote the whole.
+    pub(super) fn config_text(&self) -> String {
+        let text = self.settings.config_text();
+        if self.settings.config.is_some() {
+            return text;
         }
-        if self.standing.as_ref().and_then(|relay| relay.connection) != Some(number) {
-            return Err(Refusal::new("relay-ambiguous"));
-        }
-        Ok(raw(&self.platform.desired().to_string()))
+        let mut config: Value = serde_json::from_str(&text).expect("the document was composed as JSON");
+        self.corestore.platform.complete(&mut config);
+        config.to_string()
     }
 
-    pub(super) fn report_binding(&mut self, body: &Value) -> Outcome {
-        exact(body, &["bindingId", "endpoints", "status", "statusReason"], &[], "report")?;
-        let known = self.platform.bindings.get_mut(body["bindingId"].as_str().unwrap_or_default());
-        let known = known.ok_or_else(|| Refusal::new("binding-unknown"))?;
-        body["status"].as_str().unwrap_or_default().clone_into(&mut known.status);
-        known.reason = body["statusReason"].clone();
-        known.endpoints = body["endpoints"].clone();
-        Ok(raw("{}"))
-    }
-
-    pub(super) fn publish_material(&mut self, body: &Value) -> Outcome {
-        let now = self.now_ms();
-        let published = self.platform.publish(&self.settings.cluster_id, body, now);
-        self.state_grants();
-        published
-    }
-
-    fn state_grants(&mut self) {
-        self.settings.publication_grants = self.platform.grants.values().cloned().collect();
+    /// The platform of the cluster that the settings name.
+    fn platform(&mut self) -> &mut Platform {
+        self.settings.cluster_id.clone_into(&mut self.corestore.platform.cluster);
+        &mut self.corestore.platform
     }
 }
 
 impl Cloudly {
-    /// Places a binding, or moves it, and issues a grant for it as it is now (PLT-41). The config states it; the push
-    /// of that is the test's.
-    pub fn place_binding(&self, placed: PlacedBinding) {
+    /// A service and its organization.
+    pub fn add_service(&self, service: &str, organization: &str) {
+        self.shared.state().platform().services.insert(service.to_owned(), organization.to_owned());
+    }
+
+    /// Desires a binding, or changes it, under a grant of its own, which is in the next cluster document.
+    pub fn desire(&self, binding: PlatformBinding) {
         let mut state = self.shared.state();
-        let (now, cluster, id) = (state.now_ms(), state.settings.cluster_id.clone(), placed.id.clone());
-        let known = state.platform.bindings.entry(id.clone()).or_insert_with(|| Known {
-            placed: placed.clone(),
-            status: String::new(),
-            reason: Value::Null,
-            endpoints: json!([]),
-            generation: 0,
-        });
-        known.placed = placed;
-        "provisioning".clone_into(&mut known.status);
-        state.platform.grant(&cluster, &id, now);
-        state.state_grants();
+        let expires_at = state.now_ms() + GRANT_LIFETIME;
+        state.platform().desire(binding, expires_at);
     }
 
-    /// The grant of a binding, as the config states it.
+    /// Publishes where the Corestore of a node and its database are reached, and grants anew what changes by
+    /// that (PLT-41).
+    pub fn publish_corestore(&self, node: &str, corestore: NodeCorestore) {
+        let mut state = self.shared.state();
+        let expires_at = state.now_ms() + GRANT_LIFETIME;
+        state.platform().publish(node, corestore, expires_at);
+    }
+
+    /// A binding as it stands.
+    pub fn platform_binding(&self, id: &str) -> Option<PlatformBinding> {
+        self.shared.state().corestore.platform.bindings.get(id).cloned()
+    }
+
+    /// The grant in force for a binding, `Grant` of the contract.
     pub fn publication_grant(&self, binding: &str) -> Option<Value> {
-        self.shared.state().platform.grants.get(binding).cloned()
+        self.shared.state().corestore.platform.grants.get(binding).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(host: &str) -> NodeCorestore {
+        NodeCorestore { endpoint: None, database: Some((host.to_owned(), 27017)) }
     }
 
-    /// Whether the config push that follows a publication fails from now on, after the commit (PUB-28).
-    pub fn publications_fail_to_push(&self, fail: bool) {
-        self.shared.state().platform.push_fails = fail;
+    /// PLT-41: an endpoint that moves brings another grant to the database bindings of its node and to no other,
+    /// with the digest of the changed request; one that stays brings none, and without one there is none.
+    #[test]
+    fn a_moved_endpoint_brings_another_grant() {
+        let mut platform = Platform { cluster: "cluster-1".to_owned(), ..Platform::default() };
+        for (id, node, capability) in [
+            ("d1", Some("node-1"), Capability::Database),
+            ("d2", Some("node-2"), Capability::Database),
+            ("o1", Some("node-1"), Capability::ObjectStorage(Some(7))),
+            ("p1", Some("node-1"), Capability::PushNotification),
+            ("d3", None, Capability::Database),
+        ] {
+            platform.desire(PlatformBinding::new(id, "service-1", node, capability), 1);
+        }
+        assert_eq!(platform.grants.keys().collect::<Vec<_>>(), ["o1"], "no database is reached yet");
+        let grant = &platform.grants["o1"];
+        let retention = json!({"mode": "compliance", "days": 7});
+        let request = json!({
+            "operation": grant["operation"], "bindingId": "o1", "serviceId": "service-1",
+            "clusterId": "cluster-1", "nodeId": "node-1", "capability": "objectstorage",
+            "retention": retention,
+        });
+        assert_eq!((&grant["requestDigest"], &grant["retention"]), (&json!(digest_of(&request)), &retention));
+        platform.publish("node-1", at("a"), 1);
+        platform.publish("node-2", at("a"), 1);
+        let before = platform.grants.clone();
+        assert_eq!(before.keys().collect::<Vec<_>>(), ["d1", "d2", "o1"]);
+        let moved = NodeCorestore { endpoint: Some("http://b:1".to_owned()), ..at("a") };
+        platform.publish("node-1", moved, 1);
+        assert_eq!(platform.grants, before, "the request names the database alone");
+        platform.publish("node-1", at("b"), 1);
+        assert_eq!((&platform.grants["d2"], &platform.grants["o1"]), (&before["d2"], &before["o1"]));
+        let grant = &platform.grants["d1"];
+        assert!(grant["operation"]["generation"].as_u64() > before["d1"]["operation"]["generation"].as_u64());
+        let request = json!({
+            "operation": grant["operation"], "bindingId": "d1", "serviceId": "service-1",
+            "clusterId": "cluster-1", "nodeId": "node-1", "capability": "database",
+            "endpoint": {"host": "b", "port": 27017},
+        });
+        assert_eq!(grant["requestDigest"], digest_of(&request));
+        platform.publish("node-1", NodeCorestore::default(), 1);
+        assert!(!platform.grants.contains_key("d1"));
     }
 
-    /// What was published of a binding; `None` before.
-    pub fn published(&self, binding: &str) -> Option<Published> {
-        let state = self.shared.state();
-        Some(Published {
-            secrets: state.platform.secrets.get(binding)?.clone(),
-            status: state.platform.bindings.get(binding)?.status.clone(),
-            granted: state.platform.grants.contains_key(binding),
-        })
+    /// A report replaces status, reason and endpoints; one with a credential in an endpoint is refused.
+    #[test]
+    fn a_report_is_taken_over_whole() {
+        let mut platform = Platform::default();
+        let binding = PlatformBinding::new("d1", "service-1", Some("node-1"), Capability::Database);
+        platform.desire(binding, 1);
+        let report = |status: &str, reason: Value, endpoints: Value| {
+            let members = [("status", json!(status)), ("statusReason", reason), ("endpoints", endpoints)];
+            let mut report = json!({"bindingId": "d1"});
+            for (member, value) in members {
+                report[member] = value;
+            }
+            report
+        };
+        platform.report(&report("failed", json!("legacy-adoption-conflict"), json!([]))).unwrap();
+        assert_eq!(platform.bindings["d1"].status_reason.as_deref(), Some("legacy-adoption-conflict"));
+        let endpoint = json!({"name": "d1", "capability": "database", "protocol": "mongodb",
+            "networkAlias": "a", "port": 27017});
+        platform.report(&report("ready", Value::Null, json!([endpoint]))).unwrap();
+        let held = &platform.bindings["d1"];
+        assert_eq!((held.status.as_str(), &held.status_reason), ("ready", &None));
+        assert_eq!(held.endpoints, std::slice::from_ref(&endpoint));
+        let mut telling = endpoint;
+        telling["password"] = json!("x");
+        let refused = platform.report(&report("ready", Value::Null, json!([telling]))).unwrap_err();
+        assert_eq!(refused.text, "report-invalid: password");
+        assert!(platform.report(&report("done", Value::Null, json!([]))).is_err());
     }
 }

@@ -253,17 +253,21 @@ async fn run(shared: Arc<Shared>, upgrade: hyper::upgrade::OnUpgrade) -> Result<
             }
             Event::Stray(message) => shared.state().strays.push(message.text),
             Event::Stream(frame) => {
-                let answer = shared.state().closures.take(&frame);
-                shared.change.announce();
-                if let Some(answer) = answer {
-                    carrier.send_binary(answer).await;
+                let answers = shared.state().frame_received(number, &frame);
+                for answer in answers {
+                    carrier.send_binary(answer.bytes()).await;
                 }
+                shared.change.announce();
             }
             Event::Unreadable(text) => shared.state().unreadable.push(text),
             Event::Closed(_) => break,
         }
     }
-    shared.state().connections.remove(&number);
+    {
+        let mut state = shared.state();
+        state.connections.remove(&number);
+        state.corestore.closures.connection_ended(number);
+    }
     shared.change.announce();
     Ok(())
 }
@@ -304,6 +308,10 @@ async fn perform(shared: Arc<Shared>, carrier: Carrier, number: u64, message: Me
     let held = shared.state().held.remove(&message.method).unwrap_or_default();
     for (carrier, text) in held {
         carrier.send_text(text).await;
+    }
+    let credit = shared.state().credit_after(&message);
+    if let Some(credit) = credit {
+        carrier.send_binary(credit.bytes()).await;
     }
     if message.method == "registerPalletRuntimeSession" {
         deliver_owed(&shared, &carrier, &minimal);

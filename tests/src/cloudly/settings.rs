@@ -92,8 +92,6 @@ pub struct Settings {
     pub certificates: BTreeMap<String, Issued>,
     /// Whether Cloudly's own records cannot be read, which it answers like a credential that is none (ESC-61).
     pub records_unreadable: bool,
-    /// What the config states as `corestorePublicationGrants`.
-    pub publication_grants: Vec<Value>,
     /// Whether a loopback listen address is refused as one Cloudly cannot publish (REG-18).
     /// Off, since tests bind to loopback.
     pub refuses_loopback: bool,
@@ -145,7 +143,6 @@ impl Settings {
             identity_role: "cluster".to_owned(),
             certificates: BTreeMap::new(),
             records_unreadable: false,
-            publication_grants: Vec::new(),
             refuses_loopback: false,
             owed: BTreeMap::new(),
             owed_projections: BTreeMap::new(),
@@ -169,7 +166,7 @@ impl Settings {
         json!({
             "configData": {"id": self.cluster_id, "data": data},
             "services": [],
-            "corestorePublicationGrants": self.publication_grants,
+            "corestorePublicationGrants": [],
         })
         .to_string()
     }

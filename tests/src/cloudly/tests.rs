@@ -9,8 +9,6 @@ use crate::dial::{Target, websocket};
 use crate::envelope::{Ids, Refusal, UNKNOWN_METHOD, answer, request};
 use crate::https::https_request;
 
-mod corestore;
-
 const WAIT: Duration = Duration::from_secs(5);
 
 struct Client {
