@@ -130,7 +130,7 @@ fn workers(text: &mut Text, status: &Status) {
         }
     }
     let resident = "coreflow_worker_resident_memory_bytes";
-    text.unit_family(resident, Gauge, "bytes", "Resident memory of the worker, where the relay may read it.");
+    text.unit_family(resident, Gauge, "bytes", "Resident memory of the worker; no sample where /proc is hidden from the relay, as by the unit's ProtectProc=.");
     labelled(text, resident, &|worker| worker.memory.map(|memory| memory.resident_bytes));
 }
 

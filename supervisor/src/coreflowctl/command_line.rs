@@ -9,6 +9,25 @@ const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 /// Seconds between two looks, where `--watch` names none.
 const WATCH: &str = "2";
 
+/// What a restart costs, what is waited for, and how it ends.
+const RESTART: &str = "\
+The other workers go on. What it costs:
+
+relayd: every connection of a node and of a pull ends, and with them the session with Cloudly, the route table and a \
+certificate renewal that is held. Nodes dial and register again; dials wait in the backlog for 10 s at most, then the \
+listener is closed until relayd is open again.
+
+pulld: pulls that do not end within 2.5 s are cut and are asked for again; until it is back pulls are refused with 503.
+
+vpnd: the sessions of the hub end, and its key is made anew. Nodes have no data plane among each other until they have \
+fetched their credential again.
+
+It waits for 60 s: for relayd until it is open for Cloudly dispatch, for pulld until it answers, for vpnd until its hub \
+is bound where it was before.
+
+Exit status: 0 it is back; 3 it was restarted and is not back (restart-not-back: why); 1 it is not restarted \
+(restart-not-made, or the relay's refusal); 2 wrong usage.";
+
 /// The whole command line.
 #[must_use]
 pub fn command() -> Command {
@@ -26,14 +45,8 @@ pub fn command() -> Command {
             looking("workers", "Print the processes with their state, memory and log level").arg(watch()),
         )
         .subcommand(
-            asking("restart", "End a worker in order and start it again, and wait until it serves")
-                .after_help(
-                    "The other workers go on. What it costs: of relayd every connection of nodes and of pulls, which \
-                     dial again, the Cloudly session and the route table, which are had anew; of pulld the pulls that \
-                     do not end within 2.5 s; of vpnd the sessions of the hub, which nodes make anew. It is waited \
-                     for for a minute, relayd until the relay is open. Exit status: 0 it serves again, 3 it was told \
-                     to restart and does not, 1 the relay refused or did not answer, 2 wrong usage.",
-                )
+            asking("restart", "End a worker in order and start it again, and wait until it is back")
+                .after_help(RESTART)
                 .arg(worker(&["relayd", "pulld", "vpnd"])),
         )
         .subcommand(

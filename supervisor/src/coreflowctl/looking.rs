@@ -72,7 +72,10 @@ pub(super) fn another() -> AskError {
 
 /// Shows one look; with `again` one after the other until this process is ended, redrawn on a terminal and as
 /// blocks elsewhere, and with what goes wrong as one of them.
-pub(super) fn show(again: Option<Duration>, mut look: impl FnMut() -> Result<Outcome, AskError>) -> ExitCode {
+pub(super) fn show<E: fmt::Display>(
+    again: Option<Duration>,
+    mut look: impl FnMut() -> Result<Outcome, E>,
+) -> ExitCode {
     let Some(pause) = again else {
         return match look() {
             Ok(outcome) => ended(print(&outcome.text), outcome.so),
@@ -105,8 +108,8 @@ pub(super) fn print(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// The relay did not answer, by name.
-pub(super) fn failed(error: &AskError) -> ExitCode {
+/// The relay did not answer, or did not do it, by name.
+pub(super) fn failed(error: &impl fmt::Display) -> ExitCode {
     let _ = writeln!(io::stderr(), "{}", escaped(error));
     ExitCode::FAILURE
 }

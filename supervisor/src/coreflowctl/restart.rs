@@ -1,7 +1,9 @@
-//! `coreflowctl restart`: a worker is told to end and started again, and is waited for until it serves.
+//! `coreflowctl restart`: ends a worker, and waits until what it is for is there again. What passes, such as a
+//! control socket whose places are taken, is asked again within the bound; whether the worker was restarted at all is
+//! told apart from whether it is back (OPS-02).
 
 use std::{
-    thread,
+    fmt, thread,
     time::{Duration, Instant},
 };
 
@@ -16,178 +18,236 @@ use crate::{
     status::{State, Status, WorkerState},
 };
 
-/// How long a restarted worker is waited for: longer than relayd has to end.
-const WAIT: Duration = Duration::from_secs(60);
+/// How long a restarted worker is waited for, from the first ask on: longer than relayd has to end.
+const RESTART_WAIT: Duration = Duration::from_secs(60);
 /// How often it is looked after.
-const LOOK: Duration = Duration::from_millis(100);
+const RESTART_LOOK: Duration = Duration::from_millis(100);
 
-/// Has a worker restarted, and waits until it serves again, a minute at most.
-///
-/// # Errors
-/// Why the relay did not take the command. What goes wrong afterwards is an outcome: by then the worker is restarted.
-pub(super) fn restart(relay: &RunningRelay, role: Role) -> Result<Outcome, AskError> {
-    let (Answer::Restart(restart), _) = relay.ask(Command::Restart { worker: role })? else {
-        return Err(looking::another());
-    };
-    let mut waiting =
-        Waiting { role, former: restart.former_pid, latest: "it has not answered yet".to_owned() };
+/// Why no worker is restarted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum RestartError {
+    /// The relay is not reached, or refuses it.
+    Asked(AskError),
+    /// The relay was not got to do it within the bound; the last thing that was in the way.
+    NotRestarted(Role, String),
+}
+
+impl std::error::Error for RestartError {}
+
+impl fmt::Display for RestartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Asked(error) => error.fmt(f),
+            Self::NotRestarted(role, why) => {
+                write!(f, "restart-not-made: {role} is not restarted: {why}")
+            }
+        }
+    }
+}
+
+/// Restarts a worker, and waits until it is back.
+pub(super) fn restart(relay: &RunningRelay, role: Role) -> Result<Outcome, RestartError> {
     let began = Instant::now();
-    loop {
-        let look = relay.ask(Command::Status).and_then(|answered| match answered {
-            (Answer::Status(status), _) => Ok(status),
-            _ => Err(looking::another()),
-        });
-        if let Some(outcome) = waiting.take(look.as_deref()) {
-            return Ok(outcome);
-        }
-        if began.elapsed() >= WAIT {
-            return Ok(waiting.given_up());
-        }
-        thread::sleep(LOOK);
-    }
+    let ask = |command| relay.ask(command).map(|(answer, _)| answer);
+    carry_out(role, ask, || began.elapsed(), || thread::sleep(RESTART_LOOK))
 }
 
-/// A worker that was told to end.
-struct Waiting {
+/// The whole of it over `ask`, with the time since it began and a pause between two asks.
+fn carry_out(
     role: Role,
-    former: Option<u32>,
-    /// What was seen last.
-    latest: String,
+    mut ask: impl FnMut(Command) -> Result<Answer, AskError>,
+    elapsed: impl Fn() -> Duration,
+    mut pause: impl FnMut(),
+) -> Result<Outcome, RestartError> {
+    // What was there before tells a restart whose answer was lost from one that was not made.
+    let before = loop {
+        match ask(Command::Status) {
+            Ok(Answer::Status(status)) => break Before::of(role, &status),
+            Ok(_) => return Err(RestartError::Asked(looking::another())),
+            Err(error) if !passes(&error) => return Err(RestartError::Asked(error)),
+            Err(error) if elapsed() >= RESTART_WAIT => {
+                return Err(RestartError::NotRestarted(role, error.to_string()));
+            }
+            Err(_) => pause(),
+        }
+    };
+    let mut wait = loop {
+        match ask(Command::Restart { worker: role }) {
+            Ok(Answer::Restart(restart)) => {
+                break Wait { pid: restart.former_pid, accepted: true, before };
+            }
+            Ok(_) => return Err(RestartError::Asked(looking::another())),
+            // Nobody can tell whether it was taken: a second one might end the next worker.
+            Err(AskError::Late(_) | AskError::Closed) => {
+                break Wait { pid: before.pid, accepted: false, before };
+            }
+            Err(error) if !passes(&error) => return Err(RestartError::Asked(error)),
+            Err(error) if elapsed() >= RESTART_WAIT => {
+                return Err(RestartError::NotRestarted(role, error.to_string()));
+            }
+            Err(_) => pause(),
+        }
+    };
+    loop {
+        let why = match ask(Command::Status) {
+            Ok(Answer::Status(status)) => match wait.judge(role, &status) {
+                Stands::Back(text) => return Ok(Outcome { text: text + "\n", so: true }),
+                Stands::Never(why) => return wait.not_back(role, &format!("and does not come back: {why}")),
+                Stands::NotYet(why) => why,
+            },
+            Ok(_) => looking::another().to_string(),
+            Err(error) if passes(&error) => error.to_string(),
+            Err(error) => return wait.not_back(role, &format!("and then the relay was lost: {error}")),
+        };
+        if elapsed() >= RESTART_WAIT {
+            let bound = RESTART_WAIT.as_secs();
+            return wait.not_back(role, &format!("and is not back within {bound} s: {why}"));
+        }
+        pause();
+    }
 }
 
-impl Waiting {
-    /// Whether the wait is over with this look.
-    fn take(&mut self, look: Result<&Status, &AskError>) -> Option<Outcome> {
-        let status = match look {
-            Ok(status) => status,
-            Err(AskError::Unreachable(..)) => return Some(self.failed("the relay is gone")),
-            // Busy or late: the next look may be answered.
-            Err(error) => {
-                self.latest = error.to_string();
-                return None;
-            }
+/// Whether the next ask may be answered: the relay is there and has no place or no time now.
+fn passes(error: &AskError) -> bool {
+    match error {
+        AskError::Late(_) | AskError::Closed => true,
+        AskError::Refused(refused) => {
+            ["control-busy: ", "control-request-late: "].iter().any(|name| refused.starts_with(name))
+        }
+        AskError::Unreachable(..) | AskError::TooLong | AskError::Unreadable(_) => false,
+    }
+}
+
+/// What was there before the restart.
+#[derive(Debug, Clone, Copy)]
+struct Before {
+    pid: Option<u32>,
+    /// How often the worker had been started again by itself.
+    restarts: u64,
+    /// vpnd had reported, and its hub was bound: so it has to be again.
+    hub: HubStands,
+}
+
+impl Before {
+    fn of(role: Role, status: &Status) -> Self {
+        let worker = status.workers.iter().find(|worker| worker.role == role.name());
+        Self {
+            pid: worker.and_then(|worker| worker.pid),
+            restarts: worker.map_or(0, |worker| worker.restarts),
+            hub: HubStands::of(status),
+        }
+    }
+}
+
+/// How far a hub is, from less to more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum HubStands {
+    Unreported,
+    Reported,
+    Bound,
+}
+
+impl HubStands {
+    fn of(status: &Status) -> Self {
+        match status.vpn_hub.as_ref().and_then(|hub| hub.report.as_ref()) {
+            Some(report) if report.bound.is_some() => Self::Bound,
+            Some(_) => Self::Reported,
+            None => Self::Unreported,
+        }
+    }
+}
+
+/// A worker that is waited for.
+struct Wait {
+    /// The process that ends; none of a worker that waited to be started.
+    pid: Option<u32>,
+    /// The relay took the command, or was seen to have carried it out.
+    accepted: bool,
+    before: Before,
+}
+
+/// How a worker that is waited for stands.
+enum Stands {
+    /// It is back; what is told.
+    Back(String),
+    /// It does not come back; why.
+    Never(String),
+    /// What it lacks.
+    NotYet(String),
+}
+
+impl Wait {
+    fn judge(&mut self, role: Role, status: &Status) -> Stands {
+        let Some(worker) = status.workers.iter().find(|worker| worker.role == role.name()) else {
+            return Stands::NotYet("the relay does not name it".to_owned());
         };
+        let other = worker.pid != self.pid;
+        // One that died by itself meanwhile is counted; a restart by command is not.
+        self.accepted |=
+            (other && worker.restarts == self.before.restarts) || worker.state == WorkerState::Ending;
         if status.state == State::Stopping {
-            return Some(self.failed("the relay stops"));
+            return Stands::Never("the relay stops".to_owned());
         }
-        let name = self.role.name();
-        let Some(worker) = status.workers.iter().find(|worker| worker.role == name) else {
-            self.latest = "the relay does not list it".to_owned();
-            return None;
+        match worker.state {
+            WorkerState::Off => {
+                let refused = status.vpn_hub.as_ref().and_then(|hub| hub.refused.clone());
+                let why = refused.unwrap_or_else(|| "this relay needs none".to_owned());
+                return Stands::Never(format!("it is off: {why}"));
+            }
+            WorkerState::Starting | WorkerState::Ending | WorkerState::Waiting => {
+                return Stands::NotYet(format!("it is {}", worker.state.word()));
+            }
+            WorkerState::Running => {}
+        }
+        let Some(pid) = worker.pid.filter(|_| other) else {
+            return Stands::NotYet("its former process still runs".to_owned());
         };
-        let new = worker.pid.filter(|pid| Some(*pid) != self.former);
-        match (worker.state, new) {
-            (WorkerState::Off, _) => Some(self.failed("this relay needs it no longer")),
-            (WorkerState::Running, Some(pid)) if self.serves(status) => {
-                let former = self.former.map_or_else(String::new, |former| format!(", which was {former}"));
-                Some(Outcome { text: format!("{name} runs again, pid {pid}{former}\n"), so: true })
+        match readied(role, status, self.before.hub) {
+            Ok(does) => {
+                let former = self.pid.map_or_else(String::new, |former| format!(", which was {former}"));
+                Stands::Back(format!("{role} runs again, pid {pid}{former}: {does}"))
             }
-            (WorkerState::Running, Some(pid)) => {
-                let what = status.waiting_for.as_deref().unwrap_or("its start");
-                self.latest = format!("pid {pid} waits for {what}");
-                None
-            }
-            (
-                WorkerState::Starting | WorkerState::Running | WorkerState::Ending | WorkerState::Waiting,
-                _,
-            ) => {
-                self.latest = format!("it is {}", worker.state.word());
-                None
-            }
+            Err(lacks) => Stands::NotYet(lacks),
         }
     }
 
-    /// Whether a worker that greeted does its work: relayd once the relay is open.
-    fn serves(&self, status: &Status) -> bool {
-        self.role != Role::Relayd || status.state == State::Open
+    /// The end of a wait that brought no worker: only of a restart that was made there is more to tell.
+    fn not_back(&self, role: Role, what: &str) -> Result<Outcome, RestartError> {
+        if !self.accepted {
+            let why = "its answer was lost, and its former process was not seen to end";
+            return Err(RestartError::NotRestarted(role, why.to_owned()));
+        }
+        let former = self.pid.map_or_else(String::new, |former| format!(" (pid {former} before)"));
+        let text = format!("restart-not-back: {role} was restarted{former} {what}");
+        Ok(Outcome { text: looking::escaped(&text) + "\n", so: false })
     }
+}
 
-    fn failed(&self, why: &str) -> Outcome {
-        let text = format!("{} was told to restart, and does not run again: {why}", self.role.name());
-        Outcome { text: looking::escaped(&text) + "\n", so: false }
-    }
-
-    fn given_up(&self) -> Outcome {
-        let (name, seconds, latest) = (self.role.name(), WAIT.as_secs(), &self.latest);
-        let text = format!("{name} was told to restart, and does not serve within {seconds} s: {latest}");
-        Outcome { text: looking::escaped(&text) + "\n", so: false }
+/// What a worker that runs is again, or what it still lacks.
+fn readied(role: Role, status: &Status, hub_before: HubStands) -> Result<&'static str, String> {
+    match role {
+        Role::Relayd if status.state == State::Open => Ok("it is open for Cloudly dispatch"),
+        Role::Relayd => {
+            let refusal = status.readiness.refusals.first().map(ToString::to_string);
+            let waits = status.waiting_for.as_ref().map(|what| format!("waiting for {what}"));
+            Err(refusal.or(waits).unwrap_or_else(|| "it is not open for Cloudly yet".to_owned()))
+        }
+        Role::Pulld if status.pulld.is_some() => Ok("it answers"),
+        Role::Pulld => Err("it does not answer yet".to_owned()),
+        Role::Vpnd => match HubStands::of(status) {
+            HubStands::Bound => Ok("its hub is bound"),
+            HubStands::Reported | HubStands::Unreported if hub_before == HubStands::Bound => {
+                let refused = status.vpn_hub.as_ref().and_then(|hub| hub.refused.clone());
+                Err(refused.unwrap_or_else(|| "its hub is not bound yet".to_owned()))
+            }
+            HubStands::Unreported if hub_before == HubStands::Reported => {
+                Err("it has not reported yet".to_owned())
+            }
+            HubStands::Reported | HubStands::Unreported => Ok("no network is held, as before"),
+        },
+        Role::Supervisor => unreachable!("the command line takes workers alone"),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{io, path::PathBuf};
-
-    use super::*;
-    use crate::status::{Worker, tests::ready};
-
-    fn waiting(role: Role) -> Waiting {
-        Waiting { role, former: Some(17), latest: String::new() }
-    }
-
-    fn seen(role: Role, state: WorkerState, pid: Option<u32>) -> Status {
-        let worker = Worker { pid, ..Worker::in_state(role.name(), state) };
-        Status { workers: vec![worker], ..ready() }
-    }
-
-    fn told(outcome: Option<Outcome>) -> (String, bool) {
-        outcome.map_or_else(|| ("it waits".to_owned(), false), |outcome| (outcome.text, outcome.so))
-    }
-
-    /// The former process is none that runs again, and neither is one that has not greeted.
-    #[test]
-    fn a_worker_that_greeted_runs_again() {
-        let mut waiting = waiting(Role::Pulld);
-        for (state, pid) in [
-            (WorkerState::Running, Some(17)),
-            (WorkerState::Ending, Some(17)),
-            (WorkerState::Waiting, None),
-            (WorkerState::Starting, Some(18)),
-        ] {
-            assert_eq!(waiting.take(Ok(&seen(Role::Pulld, state, pid))), None, "{state:?}");
-        }
-        assert_eq!(waiting.latest, "it is starting");
-        let back = waiting.take(Ok(&seen(Role::Pulld, WorkerState::Running, Some(18))));
-        assert_eq!(told(back), ("pulld runs again, pid 18, which was 17\n".to_owned(), true));
-    }
-
-    /// relayd serves once the relay is open; until then the wait says what it is for.
-    #[test]
-    fn relayd_is_waited_for_until_the_relay_is_open() {
-        let mut waiting = waiting(Role::Relayd);
-        let mut status = seen(Role::Relayd, WorkerState::Running, Some(18));
-        status.state = State::Restarting;
-        status.waiting_for = Some("the Cloudly session".to_owned());
-        assert_eq!(waiting.take(Ok(&status)), None);
-        let given_up = waiting.given_up();
-        assert_eq!(
-            given_up.text,
-            "relayd was told to restart, and does not serve within 60 s: pid 18 waits for the Cloudly session\n"
-        );
-        assert!(!given_up.so);
-        status.state = State::Open;
-        assert!(told(waiting.take(Ok(&status))).1);
-    }
-
-    /// A relay that is busy or late is asked again; one that is gone, that stops, or that needs the worker no longer is
-    /// not waited for.
-    #[test]
-    fn a_look_that_fails_ends_no_wait() {
-        let mut waiting = waiting(Role::Vpnd);
-        let busy = AskError::Refused("control-busy: ask again".to_owned());
-        for error in [busy, AskError::Late(Duration::from_secs(1)), AskError::Closed] {
-            assert_eq!(waiting.take(Err(&error)), None);
-            assert_eq!(waiting.latest, error.to_string());
-        }
-        let gone = AskError::Unreachable(PathBuf::from("/run"), io::ErrorKind::ConnectionRefused);
-        let (text, so) = told(waiting.take(Err(&gone)));
-        assert_eq!(
-            (text.as_str(), so),
-            ("vpnd was told to restart, and does not run again: the relay is gone\n", false)
-        );
-        let off = told(waiting.take(Ok(&seen(Role::Vpnd, WorkerState::Off, None))));
-        assert!(off.0.ends_with("this relay needs it no longer\n") && !off.1, "{off:?}");
-        let stopping = Status { state: State::Stopping, ..seen(Role::Vpnd, WorkerState::Running, Some(18)) };
-        assert!(told(waiting.take(Ok(&stopping))).0.ends_with("the relay stops\n"));
-    }
-}
+mod tests;

@@ -17,14 +17,11 @@ use crate::status::{Memory, Readiness, Registration, VpnHub, Worker};
 
 fn worker(role: &str, state: WorkerState) -> Worker {
     Worker {
-        role: role.to_owned(),
-        state,
         pid: Some(7),
         uptime_ms: Some(1_500),
         restarts: 2,
-        restarts_in_ms: None,
-        level: "info".to_owned(),
         memory: Some(Memory { resident_bytes: 4096, proportional_bytes: None }),
+        ..Worker::in_state(role, state)
     }
 }
 
