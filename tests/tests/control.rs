@@ -297,6 +297,8 @@ async fn coreflowctl_tells_what_went_wrong() {
             &["status", "--help"],
             "Exit status: 0 ready, 3 not ready, 1 the relay does not answer, 2 wrong usage.",
         ),
+        (&["restart", "--help"], "relayd: every connection of a node and of a pull ends"),
+        (&["restart", "--help"], "3 it was restarted and is not back (restart-not-back)"),
         (&["--version"], "coreflowctl 33.1.0\n"),
         (&["completions", "bash"], "complete -F _coreflowctl"),
         (&["completions", "zsh"], "#compdef coreflowctl"),

@@ -29,6 +29,8 @@ mod isolation;
 mod metrics;
 #[path = "scene/scene.rs"]
 mod scene;
+#[path = "operations/trace.rs"]
+mod trace;
 
 use scene::Scene;
 
@@ -69,7 +71,12 @@ async fn each_worker_is_restarted_by_command() {
         let said = scene.relay.ctl(&["restart", role]).await;
         assert_eq!(scene.relay.status_json().await["state"], json!("open"), "{role} does not serve yet");
         let after = all_workers(&scene.relay).await;
-        let told = format!("{role} runs again, pid {}, which was {}\n", after[role], before[role]);
+        let what = match role {
+            "relayd" => "it is open for Cloudly dispatch",
+            "pulld" => "it answers",
+            _ => "no network is held, as before",
+        };
+        let told = format!("{role} runs again, pid {}, which was {}: {what}\n", after[role], before[role]);
         assert_eq!((said.code, said.stdout.as_str(), said.stderr.as_str()), (Some(0), told.as_str(), ""));
         let changed: BTreeSet<&str> =
             ROLES.into_iter().filter(|role| before[*role] != after[*role]).collect();
@@ -82,8 +89,8 @@ async fn each_worker_is_restarted_by_command() {
             .await
             .unwrap();
         if role == "relayd" {
+            assert_eq!(scene.relay.status_json().await["state"], json!("open"), "the command waited for it");
             scene.relay.wait_line("relayd serves again").await.unwrap();
-            scene.wait_status("open for Cloudly dispatch").await;
             node.wait_registered(2).await.unwrap();
         } else {
             assert_eq!(node.registrations().len(), 1, "the restart of {role} touched a node");

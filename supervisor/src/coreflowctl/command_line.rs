@@ -13,20 +13,23 @@ const WATCH: &str = "2";
 const RESTART: &str = "\
 The other workers go on. What it costs:
 
-relayd: every connection of a node and of a pull ends, and with them the session with Cloudly, the route table and a \
-certificate renewal that is held. Nodes dial and register again; dials wait in the backlog for 10 s at most, then the \
-listener is closed until relayd is open again.
+relayd: every connection of a node and of a pull ends, and with them the
+session with Cloudly, the route table and a certificate renewal that is held.
+Nodes dial and register again. Dials wait in the backlog for 10 s at most, then
+the listener is closed until relayd is open again.
 
-pulld: pulls that do not end within 2.5 s are cut and are asked for again; until it is back pulls are refused with 503.
+pulld: pulls that do not end within 2.5 s are cut and are asked for again;
+until it is back pulls are refused with 503.
 
-vpnd: the sessions of the hub end, and its key is made anew. Nodes have no data plane among each other until they have \
-fetched their credential again.
+vpnd: the sessions of the hub end, and its key is made anew. Nodes have no data
+plane among each other until they have fetched their credential again.
 
-It waits for 60 s: for relayd until it is open for Cloudly dispatch, for pulld until it answers, for vpnd until its hub \
-is bound where it was before.
+The command waits for 60 s: for relayd until it is open for Cloudly dispatch,
+for pulld until it answers, for vpnd until its hub is bound where it was before.
 
-Exit status: 0 it is back; 3 it was restarted and is not back (restart-not-back: why); 1 it is not restarted \
-(restart-not-made, or the relay's refusal); 2 wrong usage.";
+Exit status: 0 it is back, 3 it was restarted and is not back (restart-not-back),
+1 it is not restarted (restart-not-made, or what the relay refuses it by),
+2 wrong usage.";
 
 /// The whole command line.
 #[must_use]
