@@ -31,6 +31,13 @@ Exit status: 0 it is back, 3 it was restarted and is not back (restart-not-back)
 1 it is not restarted (restart-not-made, or what the relay refuses it by),
 2 wrong usage.";
 
+/// Who may look, and how it ends.
+const ISOLATION: &str = "\
+Run it as root: the kernel tells descriptors and namespaces to root alone.
+
+Exit status: 0 what is promised holds, 3 something does not or cannot be read,
+1 the relay does not answer, 2 wrong usage.";
+
 /// The whole command line.
 #[must_use]
 pub fn command() -> Command {
@@ -69,11 +76,7 @@ pub fn command() -> Command {
         )
         .subcommand(
             looking("isolation", "Print what confines each process, as the kernel tells it")
-                .after_help(
-                    "Run it as root: the kernel tells descriptors and namespaces to root alone. Exit status: 0 what \
-                     is promised holds, 3 something does not or cannot be read, 1 the relay does not answer, 2 wrong \
-                     usage.",
-                ),
+                .after_help(ISOLATION),
         )
         .subcommand(asking("metrics", "Print the relay's figures as OpenMetrics text"))
         .subcommand(
