@@ -8,7 +8,8 @@ use std::{
     time::Duration,
 };
 
-use nix::sys::socket::{Backlog, listen};
+use nix::sys::socket::{Backlog, getsockopt, listen, sockopt::AcceptConn};
+use tracing::warn;
 
 use crate::constants::{LISTENER_BACKLOG, LISTENER_HOLD};
 
@@ -36,6 +37,11 @@ impl ListenerSocket {
         let copied = |listener: &TcpListener| -> io::Result<(SocketAddr, OwnedFd)> {
             Ok((listener.local_addr()?, copy(listener)?.into()))
         };
+        // Whoever it was lent to can end it for everybody, with one call on its copy.
+        if self.held.as_ref().is_some_and(|listener| !listens(listener)) {
+            warn!("the listener was ended by whom it was lent to: it is bound anew");
+            self.held = None;
+        }
         let lent = match &self.held {
             Some(listener) => copied(listener)?,
             None => {
@@ -53,9 +59,10 @@ impl ListenerSocket {
         Ok(lent)
     }
 
-    /// The address that is bound, while one is.
+    /// The address that is bound and listens, while one does.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.held.as_ref().and_then(|listener| listener.local_addr().ok())
+        let listening = self.held.as_ref().filter(|listener| listens(listener));
+        listening.and_then(|listener| listener.local_addr().ok())
     }
 
     /// The relayd that served it has ended, or is to end and accepts nothing any more.
@@ -86,9 +93,16 @@ impl ListenerSocket {
     }
 }
 
+fn listens(listener: &TcpListener) -> bool {
+    getsockopt(listener, AcceptConn).is_ok_and(|listens| listens)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::net::TcpStream;
+    use std::{
+        net::{Shutdown, TcpStream},
+        os::fd::AsRawFd,
+    };
 
     use super::*;
 
@@ -136,6 +150,21 @@ mod tests {
         let (_, lent) = socket.lend(&[]).unwrap();
         let (_, from) = TcpListener::from(lent).accept().unwrap();
         assert_eq!(from, waiting.local_addr().unwrap());
+    }
+
+    /// ARC-17: a relayd that ends the listener takes the port from no relayd after it.
+    #[test]
+    fn a_listener_that_was_ended_is_bound_anew() {
+        let mut socket = ListenerSocket::default();
+        let (address, lent) = socket.lend(&loopback()).unwrap();
+        nix::sys::socket::shutdown(lent.as_raw_fd(), nix::sys::socket::Shutdown::Both).unwrap();
+        TcpStream::connect(address).unwrap_err();
+        assert_eq!(socket.address(), None, "it is no listener any more");
+        drop(lent);
+        let (again, lent) = socket.lend(&[address]).unwrap();
+        assert_eq!((again, socket.address()), (address, Some(address)));
+        TcpStream::connect(address).unwrap().shutdown(Shutdown::Both).unwrap();
+        drop(lent);
     }
 
     /// START-19: an address that cannot be bound is an error.
