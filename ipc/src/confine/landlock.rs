@@ -57,7 +57,11 @@ fn judge(ruleset: &RulesetStatus, landlock: LandlockStatus) -> State {
     }
     match abi {
         ABI::Unsupported => State::Absent("refused although the kernel has Landlock".to_owned()),
-        ABI::V1 | ABI::V2 | ABI::V3 => State::Partly(
+        ABI::V1 | ABI::V2 => State::Partly(
+            "files only, and not the cutting of one (Linux 6.2): no port of a connect is checked (6.7), no scope (6.12)"
+                .to_owned(),
+        ),
+        ABI::V3 => State::Partly(
             "files only: no port of a connect is checked (Linux 6.7), no scope (6.12)".to_owned(),
         ),
         ABI::V4 | ABI::V5 => {
@@ -91,7 +95,9 @@ mod tests {
 
     #[test]
     fn an_older_kernel_is_partly_on_and_says_what_is_missing() {
-        for (abi, missing) in [(ABI::V2, "files only"), (ABI::V5, "no scope")] {
+        for (abi, missing) in
+            [(ABI::V2, "files only, and not the cutting"), (ABI::V3, "files only: "), (ABI::V5, "no scope")]
+        {
             let State::Partly(text) = judge(&RulesetStatus::PartiallyEnforced, available(abi)) else {
                 panic!("{abi:?} is partly on");
             };

@@ -107,7 +107,7 @@ mod tests {
     fn files_signals_and_sockets_are_refused_by_this_layer_alone() {
         let mut other = Command::new("/bin/cat").stdin(Stdio::piped()).spawn().unwrap();
         let process = other.id();
-        assert_eq!(attempts(process), [Ok(()); 5]);
+        assert_eq!(attempts(process), [Ok(()); 6]);
         for profile in [Profile::relayd(443), Profile::pulld(), Profile::vpnd()] {
             let answers = std::thread::spawn(move || {
                 assert_eq!(filter(&profile), State::On);
@@ -115,13 +115,13 @@ mod tests {
                 (attempts(process), signal_thread(std::process::id(), thread))
             });
             // Its own threads a worker may signal, which is how it aborts.
-            assert_eq!(answers.join().unwrap(), ([Err(Errno::EPERM); 5], Ok(())));
+            assert_eq!(answers.join().unwrap(), ([Err(Errno::EPERM); 6], Ok(())));
         }
         drop(other.stdin.take());
         assert!(other.wait().unwrap().success());
     }
 
-    fn attempts(process: u32) -> [Result<(), Errno>; 5] {
+    fn attempts(process: u32) -> [Result<(), Errno>; 6] {
         let raw = |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap());
         [
             std::fs::File::open("/proc/self/status").map(drop).map_err(raw),
@@ -129,7 +129,28 @@ mod tests {
             signal_thread(process, process),
             sys::pidfd_open(process).map(drop),
             std::net::UdpSocket::bind(("127.0.0.1", 0)).map(drop).map_err(raw),
+            peer_process(),
         ]
+    }
+
+    /// A descriptor of the process that made a socket pair, which is what a worker has of the supervisor.
+    #[expect(unsafe_code, reason = "the option has no safe wrapper")]
+    fn peer_process() -> Result<(), Errno> {
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (mut process, mut length): (i32, libc::socklen_t) = (-1, 4);
+        // SAFETY: both pointers are of locals that outlive the call, and the length is the first one's.
+        let answer = unsafe {
+            libc::getsockopt(
+                std::os::fd::AsRawFd::as_raw_fd(&one),
+                libc::SOL_SOCKET,
+                77,
+                (&raw mut process).cast(),
+                &raw mut length,
+            )
+        };
+        Errno::result(answer)?;
+        let _ = nix::unistd::close(process);
+        Ok(())
     }
 
     #[expect(unsafe_code, reason = "tgkill has no safe wrapper")]

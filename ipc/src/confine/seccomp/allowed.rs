@@ -4,7 +4,7 @@
 use seccompiler::{BackendError, SeccompRule};
 
 use super::Rules;
-use super::rule::{all, bits, is, null};
+use super::rule::{all, bits, is, is_not, null};
 use crate::confine::Profile;
 use crate::sys::SO_PASSRIGHTS;
 
@@ -60,7 +60,6 @@ const ALWAYS: &[i64] = &[
     libc::SYS_lseek,
     libc::SYS_getsockname,
     libc::SYS_getpeername,
-    libc::SYS_getsockopt,
 ];
 
 /// The same, in the older forms that only x86_64 has.
@@ -139,6 +138,11 @@ pub(super) fn rules(profile: &Profile) -> Result<Rules, BackendError> {
     rules.insert(libc::SYS_sendto, vec![all([bits(3, libc::MSG_FASTOPEN, 0)])?]);
     rules.insert(libc::SYS_sendmsg, vec![all([bits(2, libc::MSG_FASTOPEN, 0)])?]);
     rules.insert(libc::SYS_setsockopt, options(profile)?);
+    // Any option but the one that opens the process at the other end.
+    rules.insert(
+        libc::SYS_getsockopt,
+        vec![all([is_not(1, libc::SOL_SOCKET)])?, all([is_not(2, SO_PEERPIDFD)])?],
+    );
     add_profile(&mut rules, profile)?;
     Ok(rules)
 }
@@ -184,6 +188,8 @@ fn options(profile: &Profile) -> Result<Vec<SeccompRule>, BackendError> {
         .collect()
 }
 
+/// The number of `SO_PEERPIDFD`, which makes a descriptor of the process that made the link.
+const SO_PEERPIDFD: i32 = 77;
 /// The number of `FIONBIO`, by which the standard library makes a socket non-blocking.
 const FIONBIO: i32 = 0x5421;
 

@@ -8,6 +8,11 @@ pub(super) fn is(index: u8, value: i32) -> Result<SeccompCondition, BackendError
     dword(index, SeccompCmpOp::Eq, value)
 }
 
+/// Argument `index`, as the 32-bit number the kernel takes it for, is any but `value`.
+pub(super) fn is_not(index: u8, value: i32) -> Result<SeccompCondition, BackendError> {
+    dword(index, SeccompCmpOp::Ne, value)
+}
+
 /// The bits of argument `index` that `mask` selects are `value`.
 pub(super) fn bits(index: u8, mask: i32, value: i32) -> Result<SeccompCondition, BackendError> {
     dword(index, SeccompCmpOp::MaskedEq(u64::from(mask.cast_unsigned())), value)
