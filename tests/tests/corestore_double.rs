@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use coreflow_tests::corestore::answer::digest;
-use coreflow_tests::corestore::restores::{CHUNK_LIMIT, Grant, Mapping, mappings_digest};
+use coreflow_tests::corestore::restores::{CHUNK_LIMIT, GRANT_LIMIT, Grant, Mapping, mappings_digest};
 use coreflow_tests::corestore::store::Legacy;
 use coreflow_tests::corestore::{BODY_LIMIT, Corestore, Fault};
 use http::{HeaderMap, Request};
@@ -136,12 +136,30 @@ async fn a_legacy_resource_stands_in_the_way_of_a_binding() {
     assert_eq!((&reconciled["operation"], &reconciled["state"]), (&expected, &json!("reconciled")));
     let material = call(&corestore, read, &material).await.json();
     assert_eq!(material["endpoint"], json!({"host": "10.0.0.4", "port": 27017}));
+    assert_eq!(material["uri"], "mongodb://user-service-2:word-service-2@10.0.0.4:27017");
     let mut retained = database_binding("service-3");
     retained["capability"] = json!("objectstorage");
     retained.as_object_mut().unwrap().remove("endpoint");
     retained["retention"] = json!({"mode": "compliance", "days": 7});
     let evidence = call(&corestore, RECONCILE, &retained).await.json()["retention"].clone();
     assert_eq!((&evidence["days"], &evidence["lockedSince"]), (&json!(7), &json!(NOW)));
+
+    let retaining = |retention: Option<Value>| {
+        let mut binding = retained.clone();
+        let members = binding.as_object_mut().unwrap();
+        members.remove("retention");
+        members.extend(retention.map(|retention| ("retention".to_owned(), retention)));
+        binding
+    };
+    for (retention, status) in
+        [(Some(Value::Null), 200), (None, 400), (Some(json!({"mode": "governance", "days": 7})), 400)]
+    {
+        let binding = retaining(retention);
+        assert_eq!(call(&corestore, RECONCILE, &binding).await.status, status, "{binding}");
+    }
+    corestore.store(|store| store.legacy("service-3", "objectstorage", Legacy::Pending));
+    let refused = call(&corestore, RECONCILE, &retained).await;
+    assert_eq!((refused.status, &refused.json()["reason"]), (409, &json!("legacy-adoption-pending")));
 }
 
 /// One restore of two objects, and the grants of its operations.
@@ -263,16 +281,20 @@ async fn a_grant_is_good_for_one_thing() {
         .collect();
     refused.push(Grant { mappings_digest: other, ..bed.grant("stage") });
     refused.push(Grant { expires_at: NOW, ..bed.grant("stage") });
+    refused.push(Grant { expires_at: NOW + GRANT_LIMIT + 1, ..bed.grant("stage") });
     for grant in refused {
         let got = bed.with("stage", &grant, 1, bed.body("stage")).await;
         assert_eq!((got.status, &got.json()["error"]), (403, &json!("grant-refused")), "{grant:?}");
     }
     let path = "POST /control/isolated-restores/stage";
+    let sign = |operation: &str| bed.corestore.restores(|restores| restores.sign(&bed.grant(operation)));
+    let signed = sign("stage");
+    // What it says would do, but the signature is another grant's.
+    let forged = [signed.split_once('.').unwrap().0, sign("execute").split_once('.').unwrap().1].join(".");
     let unsigned = json!({
-        "grant": "e30.e30", "restoreId": "restore-1", "expectedRevision": 1, "body": bed.body("stage"),
+        "grant": forged, "restoreId": "restore-1", "expectedRevision": 1, "body": bed.body("stage"),
     });
     assert_eq!(call(&bed.corestore, path, &unsigned).await.status, 403);
-    let signed = bed.corestore.restores(|restores| restores.sign(&bed.grant("stage")));
     let sound = json!({
         "grant": signed, "restoreId": "restore-1", "expectedRevision": 1, "body": bed.body("stage"),
     });
@@ -285,6 +307,24 @@ async fn a_grant_is_good_for_one_thing() {
     assert_eq!(call(&bed.corestore, path, &sound).await.status, 403);
     bed.corestore.at(NOW + MINUTES - 1);
     assert_eq!(call(&bed.corestore, path, &sound).await.status, 200);
+}
+
+/// ISO-07: a restore is prepared for the archive and the mappings of its grant, and for no others.
+#[tokio::test]
+async fn a_restore_is_prepared_as_it_was_granted() {
+    let bed = Bed::new().await;
+    let another = bed.corestore.restores(|restores| restores.archive(&[SECOND]));
+    for body in [
+        json!({"manifestDigest": another, "mappings": bed.mappings}),
+        json!({"manifestDigest": bed.manifest, "mappings": bed.mappings[..1]}),
+    ] {
+        let got = bed.with("prepare", &bed.grant("prepare"), 0, body).await;
+        assert_eq!((got.status, &got.json()["error"]), (403, &json!("grant-refused")));
+    }
+    let mut reversed = bed.mappings.clone();
+    reversed.reverse();
+    let body = json!({"manifestDigest": bed.manifest, "mappings": reversed});
+    assert_eq!(bed.done("prepare", 0, body).await["state"], "prepared");
 }
 
 /// ISO-12: bytes that are not those of the manifest's object, at their offset, are stored by no digest that fits them.
@@ -336,9 +376,14 @@ async fn the_progress_settles_an_answer_that_was_lost() {
     let control = json!({
         "grant": grant, "restoreId": "restore-1", "expectedRevision": 1, "body": chunk(FIRST, 0, &FIRST[..7]),
     });
+    bed.corestore.fault(path, Some(Fault::Reset));
+    assert!(ask(&bed.corestore, TOKEN, path, &[], control.to_string().as_bytes()).await.is_none());
+    assert_eq!(bed.done("progress", 1, json!({})).await["stagedObject"], Value::Null, "it was not applied");
     bed.corestore.fault(path, Some(Fault::CutAfter(0)));
     let lost = ask(&bed.corestore, TOKEN, path, &[], control.to_string().as_bytes()).await;
     assert!(lost.is_none_or(|got| got.body.is_none()), "the answer is lost");
+    let former = bed.with("progress", &bed.grant("progress"), 1, json!({})).await;
+    assert_eq!(former.status, 409, "the revision has moved, so it was applied");
     let progress = bed.done("progress", 2, json!({})).await;
     assert_eq!(progress["stagedObject"], json!({"objectDigest": digest(FIRST), "nextOffset": 7}));
     bed.corestore.fault(path, None);

@@ -13,6 +13,8 @@ use super::answer::{Answer, digest, read, refused};
 
 /// Largest chunk of one control, decoded, in bytes.
 pub const CHUNK_LIMIT: usize = 512 << 10;
+/// Longest time that a grant is good for from now on, in milliseconds: some minutes (ISO-07).
+pub const GRANT_LIMIT: u64 = 10 * 60_000;
 
 /// A resource of the archive and what it is restored as.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -190,12 +192,19 @@ impl Restores {
         let grant: Grant = serde_json::from_slice(&text).map_err(|_| fault("not a grant"))?;
         let of_this = grant.operation == operation && grant.restore_id == control.restore_id;
         let here = grant.cluster_id == self.cluster && grant.node_name == self.node;
-        match (of_this, here, now < grant.expires_at) {
-            (true, true, true) => Ok(grant),
-            (false, ..) => Err(fault("for another operation")),
-            (_, false, _) => Err(fault("for another node")),
-            (.., false) => Err(fault("expired")),
+        if !of_this {
+            return Err(fault("for another operation"));
         }
+        if !here {
+            return Err(fault("for another node"));
+        }
+        if now >= grant.expires_at {
+            return Err(fault("expired"));
+        }
+        if grant.expires_at - now > GRANT_LIMIT {
+            return Err(fault("for too long"));
+        }
+        Ok(grant)
     }
 
     fn prepare(&mut self, control: &Control, grant: &Grant) -> Result<Answer, Answer> {

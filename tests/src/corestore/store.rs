@@ -88,9 +88,15 @@ struct Place {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    Compliance,
+}
+
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Retention {
-    mode: String,
+    mode: Mode,
     days: u32,
 }
 
@@ -111,6 +117,8 @@ enum BindingRequest {
         service_id: String,
         cluster_id: String,
         node_id: String,
+        // Stated, though it be null: what has a reader of its own has no default.
+        #[serde(deserialize_with = "Option::deserialize")]
         retention: Option<Retention>,
     },
 }
@@ -285,7 +293,8 @@ impl Store {
         }
         let evidence = retention.map(|intent| {
             let bucket = format!("bucket-{service}");
-            json!({"mode": intent.mode, "days": intent.days, "lockedSince": now, "bucket": bucket})
+            let Retention { mode: Mode::Compliance, days } = intent;
+            json!({"mode": "compliance", "days": days, "lockedSince": now, "bucket": bucket})
         });
         let answer = json!({"operation": operation.value(), "state": "reconciled", "retention": evidence});
         let capability = capability.to_owned();
@@ -300,7 +309,8 @@ impl Store {
         let bound = bound.ok_or_else(|| refused(404, "binding-unknown", "it was not reconciled"))?;
         let Bound { capability, service, endpoint, .. } = bound;
         let material = if capability == "database" {
-            let uri = format!("mongodb://user-{service}:word-{service}@{}", endpoint["host"]);
+            let host = endpoint["host"].as_str().expect("a place has a host");
+            let uri = format!("mongodb://user-{service}:word-{service}@{host}:{}", endpoint["port"]);
             let name = format!("db-{service}");
             json!({"capability": capability, "uri": uri, "databaseName": name, "endpoint": endpoint})
         } else {
