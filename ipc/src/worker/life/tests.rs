@@ -82,6 +82,25 @@ async fn a_full_outbox_costs_no_pong() {
     }
 }
 
+/// ARC-18: a worker whose other runtime stands still does not answer, however well its own runs; the answer comes with
+/// the first turn of the other one.
+#[tokio::test]
+async fn a_runtime_that_stands_still_costs_the_pong() {
+    let (mut life, _records, mut supervisor) = alive();
+    // It runs while something is waited for inside it, and stands still else.
+    let other = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    life.answer_pings_through(other.handle().clone());
+    for message in [ToWorker::Ping(1), ToWorker::Stop] {
+        supervisor.tell(message).await;
+    }
+    assert!(matches!(life.told().await, Ok(Told::Stop)), "it took the ping before");
+    life.outbox.send(message()).await;
+    assert!(matches!(supervisor.hear().await, FromRelayd::Waiting { .. }), "a pong would have passed it");
+    let turn = move || other.block_on(tokio::task::yield_now());
+    std::thread::spawn(turn).join().unwrap();
+    assert!(matches!(supervisor.hear().await, FromRelayd::Worker(FromWorker::Pong(1))));
+}
+
 /// ARC-22: messages without end hold back a record for a bounded number of them.
 #[tokio::test]
 async fn messages_without_end_do_not_starve_records() {
