@@ -21,7 +21,7 @@ pub use descriptors::{
     close_from, close_from_on_exec, most_descriptors, refuse_descriptors, socket_protocol,
 };
 pub use environment::{EnvironmentError, take_environment_variable};
-pub use execution::execute_exactly;
+pub use execution::{begin_apart, execute_exactly};
 pub use name_lookup::look_names_up_without_modules;
 pub use nix::errno::Errno;
 pub use nix::sys::signal::Signal;

@@ -28,6 +28,9 @@ mod life;
 
 pub use life::{Life, Outbox, Told};
 
+/// What a worker ignores: a terminal's interrupt, and a stop that is sent to every process of the unit. A worker ends
+/// when it is told.
+pub const IGNORED_SIGNALS: &[Signal] = &[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 /// The supervisor's hello must come within this time.
 const HELLO_BUDGET: Duration = Duration::from_secs(5);
 /// What the supervisor passes as arguments.
@@ -120,8 +123,8 @@ pub fn enter(
         return Err(StartError::NoLink);
     }
     drop(link);
-    // A terminal's interrupt and a group-wide stop reach workers too; a worker ends when it is told.
-    let _ = sys::ignore_signals(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+    // The supervisor has it begin so; a debugger that starts it does not.
+    let _ = sys::ignore_signals(IGNORED_SIGNALS);
     let _ = sys::reset_signal_mask();
     let _ = nix::unistd::setsid();
     let report = confine(&profile, &Started { supervisor: launch.supervisor })

@@ -11,7 +11,11 @@ use std::{
     process::{Command, Stdio},
 };
 
-use coreflow_ipc::{hello::Role, sys, worker::Launch};
+use coreflow_ipc::{
+    hello::Role,
+    sys,
+    worker::{IGNORED_SIGNALS, Launch},
+};
 use nix::{
     sys::wait::{Id, WaitPidFlag, WaitStatus, waitid},
     unistd::geteuid,
@@ -65,6 +69,8 @@ pub fn spawn(role: Role, program: &Program, connect_port: Option<u16>) -> io::Re
     let mut arguments = vec![role.program().to_owned()];
     arguments.extend(Launch { supervisor: std::process::id(), connect_port }.arguments());
     let arguments: Result<_, _> = arguments.into_iter().map(CString::new).collect();
+    // A terminal's ^C is for the supervisor, which ends its workers in order, also those that only begin (START-10).
+    sys::begin_apart(&mut command, IGNORED_SIGNALS);
     // No shell reads a file that is no executable: it is refused by name.
     sys::execute_exactly(&mut command, CString::new(program.path().into_os_string().into_vec())?, arguments?);
     let child = command.spawn()?;
@@ -105,5 +111,37 @@ pub fn reap(pidfd: &OwnedFd) -> Option<Death> {
         Ok(WaitStatus::Signaled(_, signal, _)) => Some(Death::Killed(signal)),
         Ok(WaitStatus::StillAlive) => None,
         Ok(_) | Err(_) => Some(Death::Unknown),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::read_to_string;
+    use std::os::fd::AsFd;
+    use std::path::Path;
+
+    use super::*;
+
+    /// START-10, START-23: before a worker's own program has done anything it is the leader of a session, which no
+    /// terminal and no signal to the supervisor's group reach, and ignores the signals of a stop.
+    #[test]
+    fn a_worker_begins_apart_from_the_terminal_of_its_supervisor() {
+        // A program that does nothing of its own, and stays to be looked at until it is reaped.
+        let program = Program::open(Path::new("/bin/true")).unwrap();
+        let spawned = spawn(Role::Pulld, &program, None).unwrap();
+        let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+        waitid(Id::PIDFd(spawned.pidfd.as_fd()), ended).unwrap();
+        let stat = read_to_string(format!("/proc/{}/stat", spawned.pid)).unwrap();
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        let numbers: Vec<&str> = fields.split_whitespace().collect();
+        let (group, session, own) = (numbers[2], numbers[3], spawned.pid.to_string());
+        assert_eq!((group, session), (own.as_str(), own.as_str()));
+        let status = read_to_string(format!("/proc/{}/status", spawned.pid)).unwrap();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+        let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
+        for signal in IGNORED_SIGNALS {
+            assert_ne!(ignored & (1 << (*signal as u32 - 1)), 0, "{signal} in {ignored:x}");
+        }
+        assert_eq!(reap(&spawned.pidfd), Some(Death::Exited(0)));
     }
 }

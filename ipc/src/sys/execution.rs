@@ -1,6 +1,6 @@
-//! Executes a file as what it is: `execvp` hands a file that the kernel does not know as an executable to a shell,
-//! which would run whatever is in it, or nothing, under the name of a worker.
-#![expect(unsafe_code, reason = "a command's last step before its execution has no safe wrapper")]
+//! Executes a file as what it is, and apart from its starter: `execvp` hands a file that the kernel does not know as an
+//! executable to a shell, which would run whatever is in it, or nothing, under the name of a worker.
+#![expect(unsafe_code, reason = "a command's last steps before its execution have no safe wrapper")]
 
 use std::{
     ffi::{CString, c_char},
@@ -10,7 +10,9 @@ use std::{
     ptr,
 };
 
-use nix::errno::Errno;
+use nix::{errno::Errno, sys::signal::Signal, unistd::setsid};
+
+use super::ignore_signals;
 
 /// A program, and what it is given, as `execve` takes them.
 struct Execution {
@@ -49,6 +51,18 @@ pub fn execute_exactly(command: &mut Command, program: CString, arguments: Vec<C
     let execution = Execution::new(program, arguments);
     // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
     unsafe { command.pre_exec(move || Err(execution.execute())) };
+}
+
+/// Has `command` begin in a session of its own, which neither a terminal's keys nor a signal to its starter's group
+/// reach, and with `signals` ignored: before its program runs, so that no moment is left in which it is ended by one.
+pub fn begin_apart(command: &mut Command, signals: &'static [Signal]) {
+    let begin = move || {
+        setsid()?;
+        ignore_signals(signals)?;
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure makes system calls alone and allocates nothing.
+    unsafe { command.pre_exec(begin) };
 }
 
 #[cfg(test)]
