@@ -272,7 +272,10 @@ impl Supervisor {
     fn command(&mut self, command: Command) {
         match command {
             Command::Stop if self.stopping.is_some() => {
-                warn!("a second signal came while the relay stops: it ends at once");
+                let left = self.workers.iter().filter(|(_, worker)| worker.process.is_some());
+                let left: Vec<&str> = left.map(|(role, _)| role.name()).collect();
+                let left = left.join(", ");
+                warn!(left, "a second signal came while the relay stops: it ends at once");
                 self.ended = Some(Ended::Interrupted);
             }
             Command::Stop => self.stop(),
@@ -404,6 +407,7 @@ impl Supervisor {
                 error!(worker = role.name(), last_words, "the worker {death} during the stop");
             }
             let actions = stopping.ended(role, orderly, mono);
+            self.judge(role, supervision::Event::Died);
             return self.stop_actions(actions);
         }
         self.judge(role, supervision::Event::Died);

@@ -1,7 +1,8 @@
 //! The order of a stop and of a rollback.
 //!
 //! A stop ends relayd first and as long as Cloudly's requests in flight take, then pulld and vpnd with
-//! five seconds each (START-22 – START-25, REL-39). A start that failed is rolled back in the reverse
+//! five seconds each (START-22 – START-25, REL-39). What hangs meanwhile is not waiting: a worker that answers no ping is
+//! killed by its [`supervision`](crate::supervision), which goes on until it has died. A start that failed is rolled back in the reverse
 //! order of the start, each part with five seconds (START-06).
 
 use std::{
@@ -27,7 +28,8 @@ pub enum Action {
     },
 }
 
-/// Workers that end together, and within which time; `None` is bounded by the service manager alone.
+/// Workers that end together, and within which time; `None` is bounded by the service manager alone, for a worker that
+/// answers.
 #[derive(Debug, Clone)]
 struct Stage {
     roles: &'static [Role],

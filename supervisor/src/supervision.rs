@@ -1,5 +1,5 @@
-//! When a worker is started, pinged, killed and started again (ARC-18), also by command: a machine per worker,
-//! without process or clock.
+//! When a worker is started, pinged, killed and started again (ARC-18), also by command, and pinged on until it has
+//! ended with the relay: a machine per worker, without process or clock.
 
 use std::time::Duration;
 
@@ -23,8 +23,10 @@ pub enum Event {
     Died,
     /// It broke a rule of its link.
     Failed,
-    /// It is to end and not to be started again.
+    /// It cannot be started, and nobody tries again.
     Unwanted,
+    /// The relay ends, and the process with it, each in its turn: it is not started again, and is judged until it has died.
+    Last,
     /// It is to end in order within this time, and to be started again at once; no crash is counted.
     Restart(Duration),
     /// A deadline passed, or may have.
@@ -98,13 +100,16 @@ enum Phase {
 #[derive(Debug)]
 pub struct Supervision {
     phase: Phase,
+    /// Whether it is not to be started again.
+    last: bool,
     backoff: Backoff,
     restarts: u64,
 }
 
 impl Default for Supervision {
     fn default() -> Self {
-        Self { phase: Phase::Unwanted, backoff: Backoff::new(RESTART_FIRST, RESTART_LONGEST), restarts: 0 }
+        let backoff = Backoff::new(RESTART_FIRST, RESTART_LONGEST);
+        Self { phase: Phase::Unwanted, last: false, backoff, restarts: 0 }
     }
 }
 
@@ -135,6 +140,7 @@ impl Supervision {
     pub fn state(&self) -> WorkerState {
         match self.phase {
             Phase::Unwanted => WorkerState::Off,
+            Phase::Starting { .. } | Phase::Alive { .. } if self.last => WorkerState::Ending,
             Phase::Starting { .. } => WorkerState::Starting,
             Phase::Alive { .. } => WorkerState::Running,
             Phase::Dying { .. } | Phase::Restarting { .. } => WorkerState::Ending,
@@ -156,6 +162,7 @@ impl Supervision {
     /// Takes an event at `mono`.
     pub fn handle(&mut self, event: Event, mono: Duration) -> Option<Action> {
         match (self.phase, event) {
+            (_, Event::Wanted | Event::Restart(_)) if self.last => None,
             (Phase::Unwanted, Event::Wanted) => self.start(mono),
             (Phase::Starting { since }, Event::Greeted) => {
                 self.phase = Phase::Alive { since, pinged: 0, ping_at: mono + PING_INTERVAL, heard: mono };
@@ -166,6 +173,14 @@ impl Supervision {
                 None
             }
             (_, Event::Unwanted) => {
+                self.phase = Phase::Unwanted;
+                None
+            }
+            (_, Event::Last) => {
+                self.end(mono);
+                None
+            }
+            (_, Event::Died) if self.last => {
                 self.phase = Phase::Unwanted;
                 None
             }
@@ -256,6 +271,23 @@ impl Supervision {
     fn lived(&mut self, since: Duration, mono: Duration) {
         if mono.saturating_sub(since) >= RESTART_RESET {
             self.backoff.reset();
+        }
+    }
+
+    /// From here on its process is the last one.
+    fn end(&mut self, mono: Duration) {
+        self.last = true;
+        match self.phase {
+            Phase::Waiting { .. } => self.phase = Phase::Unwanted,
+            // It ends in order already: of the time that a restart gave it the end takes nothing over (START-25).
+            Phase::Restarting { since, kill_at: Some(_) } => {
+                self.phase = Phase::Alive { since, pinged: 0, ping_at: mono, heard: mono };
+            }
+            Phase::Unwanted
+            | Phase::Starting { .. }
+            | Phase::Alive { .. }
+            | Phase::Dying { .. }
+            | Phase::Restarting { kill_at: None, .. } => {}
         }
     }
 

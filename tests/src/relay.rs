@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -67,6 +67,8 @@ pub struct RelaySetup {
     pub executables: Option<PathBuf>,
     /// The limit of open files that it is started under, where that is not the test's own.
     pub open_files: Option<u32>,
+    /// Whether it leads a process group, as a command that a terminal's shell starts.
+    pub own_group: bool,
     /// What it trusts, PEM; the authority's own root unless changed.
     pub anchors: String,
     authority: Authority,
@@ -94,6 +96,7 @@ impl RelaySetup {
             host_name: "relay.localhost.test".to_owned(),
             executables: None,
             open_files: None,
+            own_group: false,
             anchors: authority.ca_pem().to_owned(),
             authority: authority.clone(),
         }
@@ -245,6 +248,9 @@ impl Relay {
                 shell
             }
         };
+        if setup.own_group {
+            command.process_group(0);
+        }
         let mut child = command
             .args(&setup.arguments)
             .args(control)

@@ -19,6 +19,7 @@ use coreflow_tests::processes::is_alive;
 use coreflow_tests::relay::{BearerPlace, Relay, RelaySetup};
 use coreflow_tests::waiting::{BOUND, poll};
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use serde_json::json;
 
 const OPEN: &str = "the relay is open for Cloudly dispatch";
@@ -320,6 +321,60 @@ async fn a_second_signal_ends_the_stop_at_once() {
     assert!(answer.is_err(), "nobody answered");
     let left = || workers.values().all(|pid| !is_alive(*pid)).then_some(());
     poll(Duration::from_secs(2), "end of every worker", left).await.unwrap();
+}
+
+/// START-10, START-11, START-14, START-23: the interrupt of a terminal, which the whole foreground group gets, is a stop in
+/// order: no worker ends by it, during the start neither, and none is started again.
+#[tokio::test]
+async fn an_interrupt_of_the_whole_group_stops_in_order() {
+    for open in [true, false] {
+        let (_cloudly, setup) = bed().await;
+        let mut setup = hub(setup);
+        setup.own_group = true;
+        let mut relay = setup.start();
+        relay.wait_worker("relayd", None).await.unwrap();
+        if open {
+            relay.wait_open().await.unwrap();
+            relay.wait_worker("vpnd", None).await.unwrap();
+            relay.wait_worker("pulld", None).await.unwrap();
+        }
+        let workers = relay.workers();
+        nix::sys::signal::killpg(Pid::from_raw(i32::try_from(relay.pid()).unwrap()), Signal::SIGINT).unwrap();
+        assert_eq!(relay.wait_exit(STOP).await, Ok(0), "{:#?}", relay.lines());
+        assert!(workers.values().all(|pid| !is_alive(*pid)), "a worker is left");
+        assert_eq!(count(&relay, "ERROR ") + count(&relay, "it is started again"), 0, "{:#?}", relay.lines());
+    }
+}
+
+/// START-12, START-23, START-25: a relayd that hangs waits for nothing. It is killed by name, within the time of the unit,
+/// the others end after it, and the stop has failed.
+#[tokio::test]
+async fn a_stop_does_not_wait_for_a_relayd_that_hangs() {
+    let (_cloudly, _setup, mut relay, _node, _body) = with_silent_node().await;
+    let workers = relay.workers();
+    relay.signal_worker("relayd", workers["relayd"], Signal::SIGSTOP);
+    relay.signal(Signal::SIGTERM);
+    assert_eq!(relay.wait_exit(Duration::from_secs(60)).await, Ok(1), "{:#?}", relay.lines());
+    relay.wait_line("WARN relayd: the worker is killed: it does not answer").await.unwrap();
+    relay.wait_line("ERROR relayd: the worker killed by SIGKILL during the stop").await.unwrap();
+    relay.wait_line("INFO supervisor: the relay stopped").await.unwrap();
+    assert!(workers.values().all(|pid| !is_alive(*pid)), "a worker is left");
+}
+
+/// START-13: a second signal ends such a stop at once, names who was waited for, and leaves no worker.
+#[tokio::test]
+async fn a_second_signal_ends_a_relayd_that_hangs() {
+    let (_cloudly, _setup, mut relay, _node, _body) = with_silent_node().await;
+    let workers = relay.workers();
+    relay.signal_worker("relayd", workers["relayd"], Signal::SIGSTOP);
+    relay.signal(Signal::SIGTERM);
+    relay.wait_line("INFO supervisor: the relay stops").await.unwrap();
+    relay.signal(Signal::SIGTERM);
+    assert_eq!(relay.wait_exit(STOP).await, Ok(1));
+    let line = relay.wait_line("a second signal came while the relay stops: it ends at once").await.unwrap();
+    assert!(line.text.contains("relayd"), "{line:?}");
+    let left = || workers.values().all(|pid| !is_alive(*pid)).then_some(());
+    poll(STOP, "end of every worker", left).await.unwrap();
 }
 
 /// START-12: a stop in which a worker dies instead of ending has failed.

@@ -98,15 +98,10 @@ impl Supervisor {
 
     fn worker(&self, role: Role, worker: &Worker) -> status::Worker {
         let process = worker.process.as_ref();
-        let state = match worker.supervision.state() {
-            // It is not wanted any more, and was told so.
-            WorkerState::Off if process.is_some() => WorkerState::Ending,
-            state => state,
-        };
         let mono = self.mono();
         status::Worker {
             role: role.name().to_owned(),
-            state,
+            state: worker.supervision.state(),
             pid: process.map(|process| process.pid),
             uptime_ms: process.map(|_| milliseconds(mono.saturating_sub(worker.since))),
             restarts: worker.supervision.restarts(),

@@ -31,7 +31,7 @@ impl Supervisor {
         self.waiting.forget();
         let mut alive = BTreeSet::new();
         for (role, worker) in &mut self.workers {
-            worker.supervision.handle(supervision::Event::Unwanted, self.clock.now().mono);
+            worker.supervision.handle(supervision::Event::Last, self.clock.now().mono);
             if worker.process.is_some() {
                 alive.insert(*role);
             }

@@ -173,3 +173,73 @@ fn a_restart_takes_a_worker_as_it_finds_it() {
     assert_eq!((worker.handle(Event::Died, 8 * MS), worker.state()), (None, WorkerState::Off));
     assert_eq!(worker.handle(restart, 9 * MS), None);
 }
+
+/// START-25: the last process of a worker is asked on, and left alone for as long as it answers.
+#[test]
+fn a_last_process_that_answers_is_left_alone() {
+    let mut worker = started();
+    worker.handle(Event::Greeted, Duration::ZERO);
+    assert_eq!(worker.handle(Event::Last, MS), None);
+    assert_eq!(worker.state(), WorkerState::Ending);
+    for number in 1..=1000 {
+        let due = worker.next_deadline().unwrap();
+        assert_eq!(worker.handle(Event::Tick, due), Some(Action::Ping(number)));
+        worker.handle(Event::Ponged(number), due);
+    }
+    let ended = worker.next_deadline().unwrap();
+    worker.handle(Event::Died, ended);
+    assert_eq!((worker.state(), worker.next_deadline(), worker.restarts()), (WorkerState::Off, None, 0));
+    assert_eq!(worker.handle(Event::Wanted, ended), None, "it was the last");
+}
+
+/// START-12, START-23: a last process that says nothing any more, no hello, or something that it may not is killed once,
+/// and no other one is started.
+#[test]
+fn a_last_process_that_hangs_or_breaks_a_rule_is_killed() {
+    let ends = |mut worker: Supervision, event, at, why| {
+        assert_eq!(worker.handle(event, at), Some(Action::Kill(why)));
+        assert_eq!((worker.handle(Event::Tick, at + PONG_BOUND), worker.next_deadline()), (None, None));
+        assert_eq!(worker.handle(Event::Died, at + PONG_BOUND), None);
+        assert_eq!((worker.state(), worker.next_deadline()), (WorkerState::Off, None));
+    };
+    let greeted = || {
+        let mut worker = started();
+        worker.handle(Event::Greeted, Duration::ZERO);
+        worker.handle(Event::Last, MS);
+        worker
+    };
+    let mut silent = greeted();
+    while silent.next_deadline().unwrap() < PONG_BOUND {
+        let due = silent.next_deadline().unwrap();
+        assert!(matches!(silent.handle(Event::Tick, due), Some(Action::Ping(_))));
+    }
+    ends(silent, Event::Tick, PONG_BOUND, Why::NoPong);
+    ends(greeted(), Event::Failed, 2 * MS, Why::Failed);
+    let mut mute = started();
+    mute.handle(Event::Last, MS);
+    ends(mute, Event::Tick, HELLO_BOUND, Why::NoHello);
+}
+
+/// START-25: the end of the relay takes over no bound of a restart that is under way; one that waits for its time, or was
+/// killed already, is not started again.
+#[test]
+fn the_end_takes_a_worker_as_it_finds_it() {
+    let mut restarting = started();
+    restarting.handle(Event::Greeted, Duration::ZERO);
+    restarting.handle(Event::Restart(10 * MS), MS);
+    restarting.handle(Event::Last, 2 * MS);
+    assert!(matches!(restarting.handle(Event::Tick, 11 * MS), Some(Action::Ping(_))));
+    assert_eq!(restarting.handle(Event::Restart(10 * MS), 12 * MS), None);
+    assert_eq!(restarting.handle(Event::Died, 13 * MS), None);
+
+    let mut waiting = started();
+    waiting.handle(Event::Died, MS);
+    waiting.handle(Event::Last, 2 * MS);
+    assert_eq!((waiting.state(), waiting.handle(Event::Tick, 3600 * 1000 * MS)), (WorkerState::Off, None));
+
+    let mut killed = started();
+    killed.handle(Event::Failed, MS);
+    killed.handle(Event::Restart(10 * MS), 2 * MS);
+    killed.handle(Event::Last, 3 * MS);
+    assert_eq!((killed.handle(Event::Died, 4 * MS), killed.state()), (None, WorkerState::Off));
+}

@@ -46,13 +46,14 @@ a_signal_to_every_process_is_a_stop_in_order() {
     ask served
 }
 
-# REL-34: within TimeoutStopSec, here by the supervisor's own bounds.
-a_stop_ends_workers_that_ignore_everything() {
-    local former began=$SECONDS
+# REL-34: within TimeoutStopSec, here by the supervisor's own bounds. ends_although_these_hang WORKER...
+ends_although_these_hang() {
+    local former began role
     serving
     eventually "$BOUND" every_worker_runs
     former=$(processes)
-    kill -STOP "$(worker pulld)" "$(worker vpnd)"
+    for role in "$@"; do kill -STOP "$(worker "$role")"; done
+    began=$SECONDS
     systemctl stop "$UNIT"
     ((SECONDS - began < 30))
     # shellcheck disable=SC2086
@@ -63,7 +64,16 @@ a_stop_ends_workers_that_ignore_everything() {
     ended
 }
 
-# REL-34: a relayd that ignores everything is what the unit's bound is for.
+a_stop_ends_workers_that_ignore_everything() { ends_although_these_hang pulld vpnd; }
+
+a_stop_ends_a_relayd_that_ignores_everything() {
+    local from
+    from=$(mark)
+    ends_although_these_hang relayd pulld vpnd
+    said "$from" 'the worker is killed: it does not answer'
+}
+
+# REL-34: what lasts longer than the unit's bound ends by it, whatever the supervisor waits for.
 a_stop_that_takes_too_long_is_ended_by_systemd() {
     local former
     drop_in bound <<<$'[Service]\nTimeoutStopSec=2s'
