@@ -83,6 +83,8 @@ pub enum StartError {
     Link(LinkError),
     /// The runtime did not start.
     Runtime(io::ErrorKind),
+    /// What the worker itself cannot work with or without, by its name.
+    Own(String),
 }
 
 impl std::fmt::Display for StartError {
@@ -96,6 +98,7 @@ impl std::fmt::Display for StartError {
             Self::Hello(error) => error.fmt(f),
             Self::Link(error) => error.fmt(f),
             Self::Runtime(kind) => write!(f, "worker-runtime-failed: {kind}"),
+            Self::Own(cause) => f.write_str(cause),
         }
     }
 }

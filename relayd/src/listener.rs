@@ -12,6 +12,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     runtime::Handle,
     sync::watch,
+    task::JoinHandle,
     time::sleep,
 };
 use tokio_rustls::TlsAcceptor;
@@ -65,11 +66,18 @@ pub fn thread() -> io::Result<Handle> {
     Ok(handle)
 }
 
+/// Accepting came to its end: whether because the socket was ended, and not by being told to stop.
+pub type Accepting = JoinHandle<Result<(), Ended>>;
+
+/// The listening socket was ended by somebody who has a copy of it; none of its holders can accept any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended;
+
 /// Starts to accept, in the runtime of [`thread`]. What was accepted is served until the process ends.
 ///
 /// # Errors
 /// The socket's registration was refused.
-pub fn start(runtime: &Handle, parts: Parts) -> io::Result<()> {
+pub fn start(runtime: &Handle, parts: Parts) -> io::Result<Accepting> {
     let listener = {
         let _inside = runtime.enter();
         parts.listener.set_nonblocking(true)?;
@@ -82,8 +90,7 @@ pub fn start(runtime: &Handle, parts: Parts) -> io::Result<()> {
         pulls: parts.pulls,
         counts: parts.counts,
     };
-    runtime.spawn(serve(listener, listening, parts.stop));
-    Ok(())
+    Ok(runtime.spawn(serve(listener, listening, parts.stop)))
 }
 
 /// Accepts until `stop` says so. Who gets no place is closed at once, so that nobody waits in the backlog
@@ -92,7 +99,7 @@ async fn serve(
     listener: TcpListener,
     listening: impl FnOnce(places::Capacity) -> connection::Listening,
     mut stop: watch::Receiver<bool>,
-) {
+) -> Result<(), Ended> {
     let descriptors = sys::most_descriptors();
     let capacity = places::Capacity::under(usize::try_from(descriptors).unwrap_or(usize::MAX));
     let places::Capacity { handshakes, pulls: places, nodes } = capacity;
@@ -107,8 +114,8 @@ async fn serve(
     let take = |stream, source| connection::take(stream, source, &listening);
     tokio::select! {
         biased;
-        _ = stop.wait_for(|stop| *stop) => {}
-        () = accept(&listener, take) => {}
+        _ = stop.wait_for(|stop| *stop) => Ok(()),
+        Ended = accept(&listener, take) => Err(Ended),
     }
 }
 
@@ -127,13 +134,15 @@ impl Dials for TcpListener {
     }
 }
 
-/// Hands each connection to `take`. What fails for one connection is passed over; what
+/// Hands each connection to `take`, until the socket listens no more. What fails for one connection is passed over; what
 /// fails for want of something waits, and is tried again.
-async fn accept<D: Dials>(dials: &D, take: impl Fn(D::Stream, Source)) {
+async fn accept<D: Dials>(dials: &D, take: impl Fn(D::Stream, Source)) -> Ended {
     let failures = LineBudget::default();
     loop {
         match dials.next().await {
             Ok((stream, address)) => take(stream, Source::from(address.ip())),
+            // By accept(2): the socket is not listening.
+            Err(error) if error.raw_os_error() == Some(Errno::EINVAL as i32) => return Ended,
             Err(error) => {
                 if let Some(errno) = wanting(&error) {
                     if let Some(suppressed) = failures.admit() {
@@ -206,5 +215,21 @@ mod tests {
         assert!(timeout(Duration::from_secs(60), accepting).await.is_err(), "it never gives up");
         let (source, waited) = (Source::from(address.ip()), 100 * ACCEPT_PAUSE);
         assert_eq!(*taken.borrow(), [("first", source, waited), ("last", source, waited)]);
+    }
+
+    /// A socket that was ended by a former holder gives nothing any more, however long one waits.
+    #[tokio::test]
+    async fn an_ended_socket_ends_the_accepting() {
+        let socket = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let copy = socket.try_clone().unwrap();
+        let listener = TcpListener::from_std(socket).unwrap();
+        let accepting = accept(&listener, |_, _| ());
+        tokio::pin!(accepting);
+        assert!(timeout(Duration::ZERO, &mut accepting).await.is_err(), "it listens");
+        std::net::TcpStream::from(std::os::fd::OwnedFd::from(copy))
+            .shutdown(std::net::Shutdown::Both)
+            .unwrap();
+        assert_eq!(timeout(Duration::from_secs(30), accepting).await, Ok(Ended));
     }
 }

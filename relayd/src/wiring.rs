@@ -52,6 +52,7 @@ enum Next {
     Node(FromListener),
     Vpnd(hub::Told),
     Validated(Event),
+    ListenerEnded,
 }
 
 /// Serves until the supervisor stops this worker or its link ends.
@@ -70,12 +71,18 @@ pub async fn serve(confined: Confined) -> Result<(), StartError> {
     life.answer_pings_through(relayd.listener_runtime.clone());
     let ended = relayd.run(&mut life).await;
     drop(relayd);
-    match ended {
-        Ok(()) => {
-            life.stopped().await;
-            Ok(())
-        }
-        Err(error) => Err(StartError::Link(error)),
+    ended?;
+    life.stopped().await;
+    Ok(())
+}
+
+/// Waits until the listener accepts no more although it was not told to stop.
+async fn ended(accepting: &mut Option<listener::Accepting>) {
+    let Some(task) = accepting else { return std::future::pending().await };
+    let outcome = task.await;
+    *accepting = None;
+    if let Ok(Ok(())) = outcome {
+        std::future::pending().await
     }
 }
 
@@ -86,6 +93,7 @@ struct Relayd {
     dialer: Arc<Dialer>,
     peers: Peers,
     listener_runtime: Handle,
+    accepting: Option<listener::Accepting>,
     cloudly: Option<(Connection, Outlet)>,
     cloudly_behind: bool,
     dials: BTreeMap<Connection, Dial>,
@@ -110,8 +118,8 @@ struct Relayd {
 impl Relayd {
     fn new(life: &Life<FromRelayd, ToRelayd>, start: RelaydStart) -> Result<Self, StartError> {
         let clock = Clock::start();
-        let dialer = Dialer::new(start.cloudly, &start.trust_anchors)
-            .map_err(|error| StartError::Unconfined(error.code))?;
+        let dialer =
+            Dialer::new(start.cloudly, &start.trust_anchors).map_err(|error| StartError::Own(error.code))?;
         let listener_runtime = listener::thread().map_err(|error| StartError::Runtime(error.kind()))?;
         let supervisor = Supervisor::new(life.outbox.clone(), clock);
         let (told, vpnd) = mpsc::channel(HUB_QUEUE);
@@ -122,6 +130,7 @@ impl Relayd {
             peers: Peers::new(supervisor.clone(), listener_runtime.clone(), told),
             supervisor,
             listener_runtime,
+            accepting: None,
             cloudly: None,
             cloudly_behind: false,
             dials: BTreeMap::new(),
@@ -144,7 +153,7 @@ impl Relayd {
         })
     }
 
-    async fn run(&mut self, life: &mut Life<FromRelayd, ToRelayd>) -> Result<(), LinkError> {
+    async fn run(&mut self, life: &mut Life<FromRelayd, ToRelayd>) -> Result<(), StartError> {
         self.handle(Event::Session(session::Event::Started)).await;
         let starting = tokio::spawn(start::run(
             self.supervisor.clone(),
@@ -159,7 +168,13 @@ impl Relayd {
             }
             match self.next(life).await {
                 Next::Told(Ok(told)) => self.told(told).await,
-                Next::Told(Err(error)) => break Err(error),
+                Next::Told(Err(error)) => break Err(StartError::Link(error)),
+                // The supervisor binds another one for the next relayd, which nodes dial; this one would never hear them.
+                Next::ListenerEnded => {
+                    break Err(StartError::Own(
+                        "listener-ended: its socket does not listen any more".to_owned(),
+                    ));
+                }
                 Next::Started(started) => self.started(started).await,
                 Next::Read(read) => {
                     self.next_read += 1;
@@ -215,6 +230,7 @@ impl Relayd {
             () = &mut self.timer => Next::Tick,
             Some(told) = self.vpnd.recv() => Next::Vpnd(told),
             Some(event) = self.validated.1.recv() => Next::Validated(event),
+            () = ended(&mut self.accepting) => Next::ListenerEnded,
             next = peers => next,
         }
     }
@@ -286,9 +302,12 @@ impl Relayd {
                 let (pulls, stop) = (self.peers.pulls(), self.stop_accepting.subscribe());
                 let counts = Arc::clone(&self.counts);
                 let parts = Parts { listener, tls, pulls, sockets, stop, counts };
-                if let Err(failure) = listener::start(&self.listener_runtime, parts) {
-                    let cause = format!("the listener cannot accept: {}", failure.kind());
-                    return self.supervisor.tell(FromRelayd::StartFailed { cause }).await;
+                match listener::start(&self.listener_runtime, parts) {
+                    Ok(accepting) => self.accepting = Some(accepting),
+                    Err(failure) => {
+                        let cause = format!("the listener cannot accept: {}", failure.kind());
+                        return self.supervisor.tell(FromRelayd::StartFailed { cause }).await;
+                    }
                 }
                 self.supervisor.tell(FromRelayd::Open).await;
                 self.handle(Event::Listening(Box::new(endpoint))).await;

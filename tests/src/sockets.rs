@@ -3,7 +3,12 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::SocketAddrV4;
+use std::net::{Shutdown, SocketAddrV4, TcpStream};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+
+use coreflow_ipc::sys::{Errno, pidfd_open};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::AcceptConn;
 
 /// One TCP socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +45,37 @@ pub fn is_udp_bound(address: SocketAddrV4) -> bool {
     table.lines().skip(1).any(|row| row.split_whitespace().nth(1) == Some(&own))
 }
 
+/// Ends the socket of process `pid` that listens on `port`, for all who hold it: what a process that was taken over can do
+/// to a listener that it was lent. Takes root.
+///
+/// # Errors
+/// The system's; that it has no such socket is one as well.
+pub fn end_listener(pid: u32, port: u16) -> io::Result<()> {
+    let process = pidfd_open(pid)?;
+    for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
+        let Some(number) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
+        let Ok(copy) = copied(&process, number) else { continue };
+        let listens = getsockopt(&copy, AcceptConn).unwrap_or(false);
+        let socket = TcpStream::from(copy);
+        if listens && socket.local_addr()?.port() == port {
+            return socket.shutdown(Shutdown::Both);
+        }
+    }
+    Err(io::Error::other(format!("process {pid} has no listener on port {port}")))
+}
+
+/// A copy of descriptor `number` of a process.
+#[expect(unsafe_code, reason = "pidfd_getfd has no safe wrapper")]
+fn copied(process: &OwnedFd, number: i32) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes numbers only.
+    let copy = unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) };
+    let copy = i32::try_from(Errno::result(copy)?).expect("a descriptor is small");
+    // SAFETY: the kernel just made it for this call, and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
 /// The inodes of the sockets that `pid` holds, of whatever kind.
 fn socket_inodes_of(pid: u32) -> io::Result<BTreeSet<String>> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/fd"))?;
@@ -62,7 +98,7 @@ fn row_of(row: &str, held: &BTreeSet<String>) -> Option<TcpSocket> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+    use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 
     use super::*;
 
@@ -81,6 +117,7 @@ mod tests {
             assert!(seen.contains(&TcpSocket { local_port, remote_port, listening }), "{seen:?}");
         }
     }
+
     /// A UDP socket is seen as long as it is there.
     #[test]
     fn a_udp_socket_is_seen_while_it_is_bound() {

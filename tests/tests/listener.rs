@@ -10,6 +10,7 @@ use coreflow_tests::dial::{DialFailure, Target, tls, websocket};
 use coreflow_tests::envelope::{Ids, Message, UNKNOWN_METHOD, request};
 use coreflow_tests::https::https_request;
 use coreflow_tests::raw_socket::{RawSocket, Received};
+use coreflow_tests::sockets::end_listener;
 use coreflow_tests::waiting::{BOUND, within};
 use http::Version;
 use serde_json::{Value, json};
@@ -302,6 +303,21 @@ async fn the_listeners_port_is_the_only_one() {
         ["udp", "udp6"].into_iter().flat_map(|table| ports(table, "07", &inodes)).collect();
     assert!(datagrams.is_empty(), "{datagrams:?}");
     assert!(TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, scene.setup.port)).is_err());
+}
+
+/// ARC-18, LIS-23: a listener that was ended, as any relayd that is taken over can do, is not served on: that relayd ends by
+/// name, and the next one serves nodes at the same address.
+#[tokio::test]
+async fn a_listener_that_was_ended_is_bound_anew_and_served() {
+    let scene = Scene::open(|_| {}).await;
+    let relayd = scene.relay.workers()["relayd"];
+    end_listener(relayd, scene.setup.port).expect("this test reaches into relayd: run it as root");
+    scene.relay.wait_line("listener-ended: its socket does not listen any more").await.unwrap();
+    scene.relay.wait_worker("relayd", Some(relayd)).await.unwrap();
+    scene.relay.wait_line("the listener was ended by whom it was lent to: it is bound anew").await.unwrap();
+    scene.relay.wait_line("relayd serves again").await.unwrap();
+    let mut socket = RawSocket::connect(&scene.setup.target()).await.unwrap();
+    register(&mut socket, "node-1").await;
 }
 
 /// A node that does not read while Cloudly pushes is closed once its queue is full, with a line; what was
