@@ -26,15 +26,16 @@ use stage::Stage;
 use table::attack_all;
 pub use wall::refuse_on_this_thread;
 
-/// Makes all attacks, prints the table, and tells what is not as promised.
+/// Makes all attacks, prints the table, and tells what is not as promised. Gives the rows of which this host shows no
+/// control.
 ///
 /// # Errors
 /// A line for each cell that is not as promised, or why there is nothing to attack.
-pub async fn run(executables: Option<&Path>) -> Result<(), Vec<String>> {
+pub async fn run(executables: Option<&Path>) -> Result<Vec<String>, Vec<String>> {
     println!("{}", one_user::described().map_err(|why| vec![why])?);
     let stage = Stage::set(executables).await.map_err(|late| vec![late.to_string()])?;
     // Attackers are waited for, and a relay's doubles go on meanwhile.
     let table = tokio::task::block_in_place(|| attack_all(&stage));
     print!("{}", table.text);
-    if table.faults.is_empty() { Ok(()) } else { Err(table.faults) }
+    if table.faults.is_empty() { Ok(table.without_control) } else { Err(table.faults) }
 }

@@ -13,6 +13,7 @@ use coreflow_ipc::confine::{Layer, State};
 use coreflow_ipc::sys::{self, Errno, Signal};
 use coreflow_tests::attacks::child::{Answer, BARE, PATIENCE, PULLD, RELAYD, Role, VPND, run, start};
 use coreflow_tests::attacks::processes::let_anybody_trace_us;
+use coreflow_tests::attacks::refuse_on_this_thread;
 
 const WORKERS: [Role; 3] = [RELAYD, PULLD, VPND];
 
@@ -151,12 +152,35 @@ fn nothing_can_be_bound_or_listened_on_and_no_other_family_opened() {
     {
         refused_in_every_worker(attempt, "", Errno::EPERM);
     }
-    for attempt in ["mptcp socket", "vsock socket", "packet socket", "raw socket"] {
+    // Packets take a capability, which the attackers have in a network of their own.
+    for attempt in ["packet socket", "raw socket"] {
+        refused_in_every_worker(attempt, "", Errno::EPERM);
+    }
+    for attempt in ["mptcp socket", "vsock socket"] {
+        let control = run(BARE, attempt, "");
+        let absent = [Errno::EAFNOSUPPORT, Errno::EPROTONOSUPPORT, Errno::ENOPROTOOPT];
+        let usual = match control.answer {
+            Answer::Refused(errno) => absent.contains(&errno),
+            Answer::Done(_) => true,
+            Answer::Killed(_) | Answer::Silent => false,
+        };
+        assert!(usual, "the kernel has it, or says that it has not: {control:?}");
         for role in WORKERS {
             let outcome = run(role, attempt, "");
             assert_eq!(outcome.answer, Answer::Refused(Errno::EPERM), "{attempt} in {role:?}: {outcome:?}");
         }
     }
+}
+
+/// ARC-21: the gate of 32-bit programs, whose calls have other numbers, leads round no list.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn the_gate_of_32_bit_programs_is_lethal() {
+    let control = run(BARE, "call by the 32-bit gate", "");
+    // A kernel without such programs answers with a fault.
+    let usual = matches!(control.answer, Answer::Done(_) | Answer::Killed(Signal::SIGSEGV));
+    assert!(usual, "{control:?}");
+    lethal_in_every_worker("call by the 32-bit gate", "");
 }
 
 /// ARC-21: the ways round Landlock's port rule: fast open sends to an address without a connect.
@@ -278,6 +302,23 @@ fn a_worker_dies_with_its_supervisor() {
     assert_eq!(orphan.echo(b'a'), Some(b'a'), "the worker answers");
     orphan.kill();
     assert_eq!(orphan.echo(b'b'), None, "the link ends with the last process that held it");
+}
+
+/// ARC-21: where a service manager or a container refuses the system call filter, no worker goes on without it.
+#[test]
+fn a_worker_without_its_filter_is_refused() {
+    for errno in [libc::EPERM, libc::ENOSYS] {
+        let refused = move |role: Role| {
+            refuse_on_this_thread(libc::SYS_seccomp, errno);
+            run(role, "limits", "")
+        };
+        for role in WORKERS {
+            let outcome = std::thread::spawn(move || refused(role)).join().unwrap();
+            assert_eq!(outcome.report, None);
+            let Answer::Done(refusal) = &outcome.answer else { panic!("{outcome:?}") };
+            assert!(refusal.starts_with("the system call filter was refused"), "{refusal}");
+        }
+    }
 }
 
 /// ARC-20: a worker whose supervisor ended before it could ask for the signal does not start.

@@ -27,6 +27,8 @@ pub enum ConfineError {
     Descriptors(Errno),
     /// The process could not be made undumpable.
     Dumpable(Errno),
+    /// The system call filter was refused.
+    SystemCallFilter(Errno),
 }
 
 impl fmt::Display for ConfineError {
@@ -47,6 +49,10 @@ impl fmt::Display for ConfineError {
                 write!(f, "inherited descriptors could not be closed ({errno}); Linux 5.9 or later is needed")
             }
             Self::Dumpable(errno) => write!(f, "the process could not be made undumpable: {errno}"),
+            Self::SystemCallFilter(errno) => write!(
+                f,
+                "the system call filter was refused ({errno}); the service manager or the container has to admit `seccomp`"
+            ),
         }
     }
 }

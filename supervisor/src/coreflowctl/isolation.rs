@@ -22,7 +22,7 @@ mod process_status;
 mod seen;
 mod text;
 
-use judgement::judge;
+use judgement::{Supervisor, judge};
 pub(super) use process_status::parent_of;
 use seen::Seen;
 
@@ -96,10 +96,12 @@ pub(super) fn look(relay: &RunningRelay, as_json: bool) -> Result<Outcome, AskEr
 fn look_at(confined: &[Confined], supervisor: u32) -> Isolation {
     let own = seen::namespaces(supervisor);
     let processes: Vec<Seen> = confined.iter().map(|process| Seen::read(process, &own)).collect();
-    let user = processes.iter().find(|seen| seen.pid == supervisor).and_then(Seen::user);
+    let own = processes.iter().find(|seen| seen.pid == supervisor);
+    let (user, filters) = (own.and_then(Seen::user), own.and_then(Seen::filters));
+    let supervisor = Supervisor { pid: supervisor, user, filters };
     let not_held = processes.iter().flat_map(|seen| {
         let role = &seen.role;
-        judge(seen, supervisor, user).into_iter().map(move |what| format!("{role}: {what}"))
+        judge(seen, &supervisor).into_iter().map(move |what| format!("{role}: {what}"))
     });
     let not_held = not_held.collect();
     Isolation { processes, not_held }

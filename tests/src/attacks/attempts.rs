@@ -31,6 +31,13 @@ pub(crate) fn named(name: &str) -> Attempt {
     found.unwrap_or_else(|| panic!("no attempt {name}")).1
 }
 
+/// What an attacker does before it is confined, so that the attempt is stopped by what is named for it and not by what
+/// leads up to it.
+pub(crate) fn prepare(attempt: &str) -> Result<(), Errno> {
+    kernel::prepare(attempt)?;
+    processes::prepare(attempt).map_err(|error| errno(&error))
+}
+
 const OWN: &[(&str, Attempt)] = &[
     ("make a file in memory", |_| call(libc::SYS_memfd_create, [c"m".as_ptr().addr(), 0, 0, 0, 0]).map(word)),
     ("map executable memory", |_| map(libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC).map(word)),
@@ -42,6 +49,11 @@ const OWN: &[(&str, Attempt)] = &[
     ("load a filter", |_| {
         let (mode, filter) = (libc::SECCOMP_MODE_FILTER as usize, AllowAll::new());
         call(libc::SYS_prctl, [libc::PR_SET_SECCOMP as usize, mode, filter.program(), 0, 0]).map(word)
+    }),
+    // Which needs nothing, changes nothing, and is no filter that is loaded.
+    ("ask seccomp", |_| {
+        let (asked, action) = (libc::SECCOMP_GET_ACTION_AVAIL as usize, libc::SECCOMP_RET_ERRNO);
+        call(libc::SYS_seccomp, [asked, 0, (&raw const action).addr(), 0, 0]).map(word)
     }),
     ("outlive its supervisor", |_| prctl(libc::PR_SET_PDEATHSIG, 0).map(word)),
     ("abort", |_| std::process::abort()),

@@ -341,6 +341,7 @@ fn attack() {
     let (role, attempt, argument) = (read(ROLE), read(ATTEMPT), read(ARGUMENT));
     let supervisor = read(SUPERVISOR).parse().unwrap();
     let profile = profile(&role, read(PORT).parse().unwrap());
+    let prepared = attempts::prepare(&attempt);
     let attempt = attempts::named(&attempt);
     // Asked for here, as no worker may ask later.
     let parent = std::os::unix::process::parent_id();
@@ -364,7 +365,8 @@ fn attack() {
     link.write_all(&u16::try_from(bytes.len()).unwrap().to_be_bytes()).unwrap();
     link.write_all(&bytes).unwrap();
     let mut attacker = Attacker { link, argument, victim };
-    let said = match attempt(&mut attacker) {
+    // A host that refuses what leads up to it has refused it.
+    let said = match prepared.and_then(|()| attempt(&mut attacker)) {
         Ok(said) => said,
         Err(errno) => format!("errno {}", errno as i32),
     };

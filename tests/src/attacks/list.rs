@@ -15,6 +15,8 @@ pub(crate) enum Victim {
     Supervisor,
     /// Another worker.
     Sibling,
+    /// The third one.
+    OtherSibling,
 }
 
 /// What the attempt is told beside its victim.
@@ -34,6 +36,8 @@ pub(crate) enum Told {
     NewFile,
     /// A TCP port that no profile may dial.
     TcpPort,
+    /// The same of the other internet protocol.
+    Tcp6Port,
     /// A UDP port.
     UdpPort,
     /// The relay's control socket.
@@ -82,7 +86,10 @@ const BY_THREE: Walls = &[Wall::Victim, SECCOMP, LANDLOCK];
 const BY_WRITE_EXECUTE: Walls = &[Wall::Own(Layer::WriteExecute), SECCOMP];
 const BY_DESCRIPTORS: Walls = &[Wall::Own(Layer::Descriptors)];
 
-const OTHERS: &[Victim] = &[Victim::Supervisor, Victim::Sibling];
+const BY_CAPABILITY: Walls = &[Wall::Own(Layer::NoNewPrivileges), SECCOMP];
+const BY_CAPABILITY_TOO: Walls = &[Wall::Own(Layer::NoNewPrivileges), SECCOMP, LANDLOCK];
+
+const OTHERS: &[Victim] = &[Victim::Supervisor, Victim::Sibling, Victim::OtherSibling];
 
 const fn refused(name: &'static str, attempt: &'static str, told: Told, walls: Walls) -> Attack {
     let on = &[Victim::Host];
@@ -130,6 +137,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     lethal("process_vm_readv", "read a process's memory", Told::Memory, BY_THREE).on_others(),
     lethal("process_vm_writev", "write a process's memory", Told::Memory, BY_THREE).on_others(),
     lethal("pidfd_getfd", "take a descriptor", Told::Nothing, BY_THREE).on_others(),
+    lethal("process_madvise", "advise on a process's memory", Told::Memory, BY_THREE).on_others(),
     lethal("kcmp", "compare descriptors", Told::Nothing, BY_THREE).on_others(),
     lethal("perf_event_open", "count a process's work", Told::Nothing, BY_THREE).on_others(),
     refused("/proc/PID/mem read", "read a process's memory file", Told::Memory, BY_THREE).on_others(),
@@ -169,6 +177,8 @@ pub(crate) const ATTACKS: &[Attack] = &[
     refused("inotify", "watch files", Told::Nothing, BY_SECCOMP),
     refused("TCP to a foreign port", "connect", Told::TcpPort, BY_BOTH)
         .in_relayd(Verdict::Refused(Errno::EACCES), &[LANDLOCK]),
+    refused("TCP over IPv6 to a foreign port", "connect by IPv6", Told::Tcp6Port, BY_BOTH)
+        .in_relayd(Verdict::Refused(Errno::EACCES), &[LANDLOCK]),
     refused("TCP by fast open, sendto", "fast open by sendto", Told::TcpPort, BY_SECCOMP),
     refused("TCP by fast open, sendmsg", "fast open by sendmsg", Told::TcpPort, BY_SECCOMP),
     refused("TCP by fast open, sendmmsg", "fast open by sendmmsg", Told::TcpPort, BY_SECCOMP),
@@ -183,21 +193,39 @@ pub(crate) const ATTACKS: &[Attack] = &[
     refused("an abstract socket", "connect to an abstract socket", Told::AbstractSocket, BY_BOTH),
     refused("netlink socket", "netlink socket", Told::Nothing, BY_SECCOMP),
     refused("vsock socket", "vsock socket", Told::Nothing, BY_SECCOMP),
-    lethal("packet socket", "packet socket of an own network", Told::Nothing, BY_SECCOMP),
+    refused("packet socket", "packet socket", Told::Nothing, BY_CAPABILITY),
+    refused("raw socket", "raw socket", Told::Nothing, BY_CAPABILITY),
+    refused(
+        "the supervisor's process by the link",
+        "open the process behind the link",
+        Told::Nothing,
+        BY_SECCOMP,
+    ),
     lethal("execve", "execute", Told::Nothing, BY_BOTH),
     lethal("execveat", "execute from a descriptor", Told::Nothing, BY_BOTH),
+    lethal("execveat of a file in memory", "execute a file in memory", Told::Nothing, BY_BOTH),
     refused("clone: a user namespace", "fork into a namespace", Told::Nothing, BY_SECCOMP),
     refused("fork", "fork", Told::Nothing, BY_SECCOMP),
     lethal("unshare: a user namespace", "unshare", Told::Nothing, BY_SECCOMP),
-    lethal("setns", "enter a namespace", Told::Nothing, BY_SECCOMP),
-    lethal("mount", "mount", Told::Nothing, BY_BOTH),
-    lethal("chroot", "change its root", Told::Nothing, BY_SECCOMP),
+    refused("clone3: a user namespace", "fork into a namespace by clone3", Told::Nothing, BY_SECCOMP)
+        .ending(Verdict::Refused(Errno::ENOSYS)),
+    lethal("setns", "enter a namespace", Told::Nothing, BY_CAPABILITY),
+    lethal("mount", "mount", Told::Nothing, BY_CAPABILITY_TOO),
+    lethal("fsopen", "open a file system", Told::Nothing, BY_CAPABILITY),
+    lethal("move_mount", "move a mount", Told::Nothing, BY_CAPABILITY_TOO),
+    lethal("chroot", "change its root", Told::Nothing, BY_CAPABILITY),
+    lethal("open_by_handle_at", "open a file by its handle", Told::Nothing, BY_SECCOMP),
+    refused("fanotify", "watch the host's files", Told::Nothing, BY_SECCOMP),
     lethal("io_uring_setup", "io_uring", Told::Nothing, BY_SECCOMP),
     lethal("bpf", "bpf", Told::Nothing, BY_SECCOMP),
     lethal("userfaultfd", "userfaultfd", Told::Nothing, BY_SECCOMP),
     lethal("keyctl", "keyctl", Told::Nothing, BY_SECCOMP),
     lethal("add_key", "add a key", Told::Nothing, BY_SECCOMP),
+    lethal("request_key", "look for a key", Told::Nothing, BY_SECCOMP),
     refused("shmget", "make shared memory", Told::Nothing, BY_SECCOMP),
+    refused("msgget", "make a message queue", Told::Nothing, BY_SECCOMP),
+    refused("semget", "make a semaphore", Told::Nothing, BY_SECCOMP),
+    refused("a call of the other ABI's numbers", "call by an x32 number", Told::Nothing, BY_SECCOMP),
     refused("memory mapped executable", "map executable memory", Told::Nothing, BY_WRITE_EXECUTE),
     refused("memory made executable", "make memory executable", Told::Nothing, BY_WRITE_EXECUTE),
     refused("personality", "make memory executable by personality", Told::Nothing, BY_SECCOMP),
@@ -205,6 +233,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         .ending(Verdict::Refused(Errno::EBADF)),
     refused("becoming dumpable", "become dumpable", Told::Nothing, BY_SECCOMP),
     refused("another filter of calls", "load a filter", Told::Nothing, BY_SECCOMP),
+    refused("the seccomp call", "ask seccomp", Told::Nothing, BY_SECCOMP),
     refused("no end with the supervisor", "outlive its supervisor", Told::Nothing, BY_SECCOMP),
     refused("own limits set", "set its own limits", Told::Nothing, BY_SECCOMP),
     refused("a filter on a socket", "attach a socket filter", Told::Nothing, BY_SECCOMP),
@@ -226,10 +255,12 @@ mod tests {
 
     /// A row of the document: attack, victims, how it ends, and the walls.
     fn row(attack: &Attack) -> String {
-        let victims = attack.on.iter().map(|victim| match victim {
-            Victim::Host => "host",
-            Victim::Supervisor => "supervisor",
-            Victim::Sibling => "sibling",
+        let victims = attack.on.iter().filter_map(|victim| match victim {
+            Victim::Host => Some("host"),
+            Victim::Supervisor => Some("supervisor"),
+            Victim::Sibling => Some("siblings"),
+            // Both are always attacked, and are one word.
+            Victim::OtherSibling => None,
         });
         let victims = victims.collect::<Vec<_>>().join(", ");
         let (ends, _) = attack.relayd;

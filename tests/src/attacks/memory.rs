@@ -38,6 +38,13 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         done(OpenOptions::new().write(true).open(path).and_then(|file| file.write_all_at(&badness, 0)))
     }),
     ("take a descriptor", |a| call(libc::SYS_pidfd_getfd, [pidfd(a), 0, 0, 0, 0]).map(word)),
+    ("advise on a process's memory", |a| {
+        let (start, _) = place(a);
+        // The page that holds its arguments, which it needs not now.
+        let page = libc::iovec { iov_base: std::ptr::without_provenance_mut(start & !0xfff), iov_len: 4096 };
+        let cold = libc::MADV_COLD.cast_unsigned() as usize;
+        call(libc::SYS_process_madvise, [pidfd(a), (&raw const page).addr(), 1, cold, 0]).map(word)
+    }),
     ("compare descriptors", |a| {
         call(libc::SYS_kcmp, [std::process::id() as usize, victim(a), 0, 0, 0]).map(word)
     }),

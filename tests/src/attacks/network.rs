@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "attacks are made with raw system calls")]
 
 use std::mem;
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
@@ -12,10 +12,13 @@ use coreflow_ipc::sys::Errno;
 
 use super::attempts::{AllowAll, Answered, Attempt, call, done, word};
 use super::child::Attacker;
-use super::kernel::as_root_of_namespaces;
 
 pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     ("connect", |a| done(TcpStream::connect((Ipv4Addr::LOCALHOST, port(a))))),
+    ("connect by IPv6", |a| match port(a) {
+        0 => Err(Errno::EAFNOSUPPORT),
+        port => done(TcpStream::connect((Ipv6Addr::LOCALHOST, port))),
+    }),
     ("bind", bind),
     ("listen without bind", |_| call(libc::SYS_listen, [tcp()?, 1, 0, 0, 0]).map(word)),
     ("udp socket", |_| socket(libc::AF_INET, libc::SOCK_DGRAM, 0).map(word)),
@@ -45,7 +48,6 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         let address = SocketAddr::from_abstract_name(&a.argument).expect("a short name");
         done(UnixStream::connect_addr(&address))
     }),
-    ("packet socket of an own network", packet_socket),
     ("mptcp socket", |_| socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_MPTCP).map(word)),
     ("socket pair", |_| pair(libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)),
     ("datagram socket pair", |_| pair(libc::SOCK_DGRAM)),
@@ -58,11 +60,20 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
             (libc::SO_ATTACH_FILTER.cast_unsigned() as usize, size_of::<libc::sock_fprog>());
         call(libc::SYS_setsockopt, [descriptor(&a.link), level, option, filter.program(), length]).map(word)
     }),
+    ("open the process behind the link", |a| {
+        let (mut process, mut length) = (-1_i32, 4_u32);
+        let (level, option) = (libc::SOL_SOCKET.cast_unsigned() as usize, SO_PEERPIDFD);
+        let (process, length) = ((&raw mut process).addr(), (&raw mut length).addr());
+        call(libc::SYS_getsockopt, [descriptor(&a.link), level, option, process, length]).map(word)
+    }),
     ("own a descriptor's signals", |a| {
         let command = libc::F_SETOWN.cast_unsigned() as usize;
         call(libc::SYS_fcntl, [descriptor(&a.link), command, 1, 0, 0]).map(word)
     }),
 ];
+
+/// The number of `SO_PEERPIDFD` (Linux 6.5).
+const SO_PEERPIDFD: usize = 77;
 
 pub(crate) fn socket(family: i32, kind: i32, protocol: i32) -> Result<usize, Errno> {
     let arguments = [family, kind, protocol, 0, 0].map(|number| number.cast_unsigned() as usize);
@@ -102,12 +113,6 @@ fn bind(_: &mut Attacker) -> Answered {
 
 fn connect(socket: usize, address: &libc::sockaddr_in) -> Result<usize, Errno> {
     call(libc::SYS_connect, [socket, (&raw const *address).addr(), size_of_val(address), 0, 0])
-}
-
-/// As it is, and where the host gives it to root alone, as the root of a user namespace.
-fn packet_socket(_: &mut Attacker) -> Answered {
-    let packet = || socket(libc::AF_PACKET, libc::SOCK_RAW, 0);
-    packet().or_else(|_| as_root_of_namespaces(libc::CLONE_NEWNET).and_then(|()| packet())).map(word)
 }
 
 fn pair(kind: i32) -> Answered {

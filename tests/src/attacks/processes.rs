@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "attacks are made with raw system calls")]
 
 use std::io::{Read as _, Write as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::process::{Command, Stdio};
 
 use coreflow_ipc::sys::{self, Errno};
@@ -24,8 +24,22 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
             (libc::AT_FDCWD.cast_unsigned() as usize, path.as_ptr().addr(), arguments.as_ptr().addr());
         call(libc::SYS_execveat, [here, path, arguments, arguments + size_of::<usize>(), 0]).map(word)
     }),
+    ("execute a file in memory", |_| {
+        let name = c"true";
+        let arguments = [name.as_ptr(), std::ptr::null()];
+        let (empty, arguments) = (c"".as_ptr().addr(), arguments.as_ptr().addr());
+        let flag = libc::AT_EMPTY_PATH.cast_unsigned() as usize;
+        call(libc::SYS_execveat, [1, empty, arguments, arguments + size_of::<usize>(), flag]).map(word)
+    }),
     ("fork", |_| fork(0)),
     ("fork into a namespace", |_| fork(libc::CLONE_NEWUSER)),
+    ("fork into a namespace by clone3", |_| {
+        let namespace = u64::from(libc::CLONE_NEWUSER.cast_unsigned());
+        let signal = u64::from(libc::SIGCHLD.cast_unsigned());
+        let arguments = [namespace, 0, 0, 0, signal, 0, 0, 0];
+        let (place, size) = (arguments.as_ptr().addr(), size_of_val(&arguments));
+        forked(call(libc::SYS_clone3, [place, size, 0, 0, 0])?)
+    }),
     ("spawn", |_| done(Command::new("/bin/true").stdin(Stdio::null()).status())),
     ("trace a process", |a| call(libc::SYS_ptrace, [PTRACE_SEIZE, victim(a), 0, 0, 0]).map(word)),
     ("signal a process", |a| call(libc::SYS_kill, [victim(a), 0, 0, 0, 0]).map(word)),
@@ -101,12 +115,29 @@ fn pin(attacker: &mut Attacker) -> Answered {
 }
 
 fn fork(into: libc::c_int) -> Answered {
-    let child = call(libc::SYS_clone, [(libc::SIGCHLD | into).cast_unsigned() as usize, 0, 0, 0, 0])?;
+    forked(call(libc::SYS_clone, [(libc::SIGCHLD | into).cast_unsigned() as usize, 0, 0, 0, 0])?)
+}
+
+fn forked(child: usize) -> Answered {
     if child == 0 {
         // SAFETY: ends the forked process at once, without running anything it shares with its parent.
         unsafe { libc::_exit(0) };
     }
     Ok("forked".to_owned())
+}
+
+/// Puts a program into memory, where the attacker has its standard output: one of the descriptors that it keeps.
+pub(crate) fn prepare(attempt: &str) -> std::io::Result<()> {
+    if attempt == "execute a file in memory" {
+        let program = nix::sys::memfd::memfd_create(c"program", nix::sys::memfd::MFdFlags::MFD_CLOEXEC)?;
+        let mut program = std::fs::File::from(program);
+        std::io::copy(&mut std::fs::File::open("/bin/true")?, &mut program)?;
+        // A program that is open for writing is not executed.
+        let read = std::fs::File::open(format!("/proc/self/fd/{}", program.as_raw_fd()))?;
+        drop(program);
+        nix::unistd::dup2_stdout(&read)?;
+    }
+    Ok(())
 }
 
 fn limits(process: usize, set: bool) -> Answered {

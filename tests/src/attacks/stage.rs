@@ -1,8 +1,9 @@
 //! What is attacked: two relays that serve, each with its own Cloudly, of which one is left dumpable with all its
 //! workers; and the host's files, ports and sockets, as an attacker of the same user finds them.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use std::os::fd::AsRawFd as _;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
@@ -25,8 +26,8 @@ struct Serving {
     relay: Relay,
     _cloudly: Cloudly,
     supervisor: u32,
-    relayd: u32,
-    pulld: u32,
+    /// By their names.
+    workers: BTreeMap<String, u32>,
 }
 
 impl Serving {
@@ -51,13 +52,13 @@ impl Serving {
         cloudly.wait_accepted(1).await?;
         let all = || Some(relay.workers()).filter(|workers| workers.len() == 3);
         let workers = poll(BOUND, "relayd, pulld and vpnd", all).await?;
-        let (relayd, pulld) = (workers["relayd"], workers["pulld"]);
-        Ok(Self { supervisor: relay.pid(), relay, _cloudly: cloudly, relayd, pulld })
+        Ok(Self { supervisor: relay.pid(), relay, _cloudly: cloudly, workers })
     }
 
-    /// Another worker than `role`.
-    fn sibling(&self, role: &str) -> u32 {
-        if role == "relayd" { self.pulld } else { self.relayd }
+    /// The first or the second of the workers beside `role`.
+    fn sibling(&self, role: &str, which: usize) -> u32 {
+        let mut siblings = self.workers.iter().filter(|(worker, _)| *worker != role);
+        *siblings.nth(which).expect("a worker has two siblings").1
     }
 
     fn processes(&self) -> (u32, Vec<u32>) {
@@ -75,6 +76,8 @@ pub(crate) struct Stage {
     pub(crate) tracing: Mutex<()>,
     names: AtomicU32,
     tcp: TcpListener,
+    /// None on a host without IPv6.
+    tcp6: Option<TcpListener>,
     udp: UdpSocket,
     _journal: UnixDatagram,
     _abstract: UnixListener,
@@ -109,6 +112,7 @@ impl Stage {
             tracing: Mutex::default(),
             names: AtomicU32::new(0),
             tcp: TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of loopback"),
+            tcp6: TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).ok(),
             udp: UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of loopback"),
             _journal: journal,
             _abstract: UnixListener::bind_addr(&address).expect("an abstract socket"),
@@ -128,7 +132,8 @@ impl Stage {
             // Whom nobody attacks.
             Victim::Host => std::process::id(),
             Victim::Supervisor => serving.supervisor,
-            Victim::Sibling => serving.sibling(role),
+            Victim::Sibling => serving.sibling(role, 0),
+            Victim::OtherSibling => serving.sibling(role, 1),
         }
     }
 
@@ -173,6 +178,11 @@ impl Stage {
             }
             Told::NewFile => path(self.fresh()),
             Told::TcpPort => self.tcp.local_addr().expect("it is bound").port().to_string(),
+            Told::Tcp6Port => {
+                let port = |listener: &TcpListener| listener.local_addr().expect("it is bound").port();
+                // Port 0 is nobody's.
+                self.tcp6.as_ref().map_or(0, port).to_string()
+            }
             Told::UdpPort => self.udp.local_addr().expect("it is bound").port().to_string(),
             Told::ControlSocket => path(self.guarded.relay.control_socket().to_owned()),
             Told::NotifySocket => path(self.guarded.relay.home().join("notify")),

@@ -26,6 +26,8 @@ struct Row {
     control: Verdict,
     workers: Vec<Verdict>,
     by: String,
+    /// Whether the host stopped the control, so that it is not shown what the walls keep back.
+    host_refuses: bool,
     /// What is not as promised.
     faults: Vec<String>,
 }
@@ -36,6 +38,8 @@ pub(crate) struct Table {
     pub text: String,
     /// What is not as promised, a line each; none where all is.
     pub faults: Vec<String>,
+    /// The rows whose control the host stops by itself, or does not have.
+    pub without_control: Vec<String>,
 }
 
 /// Makes all attacks.
@@ -75,7 +79,9 @@ pub(crate) fn attack_all(stage: &Stage) -> Table {
     if !stage.is_unharmed() {
         faults.push("a victim has ended or was replaced during the attacks".to_owned());
     }
-    Table { text: print(&rows), faults }
+    let without_control = rows.iter().filter(|row| row.host_refuses || row.control.is_absence());
+    let without_control = without_control.map(|row| row.name.clone()).collect();
+    Table { text: print(&rows), faults, without_control }
 }
 
 /// The layers of this kernel: what it lacks cannot be shown here.
@@ -117,13 +123,11 @@ impl Claim<'_> {
                 ));
             }
             workers.push(full);
-            if control == Verdict::Succeeded {
-                faults.extend(self.judge_walls(role, walls));
-            } else if hosts_own {
-                faults.extend(self.judge_by_answer(role, walls, control));
-            }
+            faults.extend(self.judge_each(role, walls, ends));
+            faults.extend(self.judge_without(role, walls, control));
         }
-        Row { name: self.name(), control, workers, by: self.attack.named_walls(), faults }
+        let by = self.attack.named_walls();
+        Row { name: self.name(), control, workers, by, host_refuses: hosts_own, faults }
     }
 
     fn name(&self) -> String {
@@ -131,18 +135,27 @@ impl Claim<'_> {
             Victim::Host => self.attack.name.to_owned(),
             Victim::Supervisor => format!("{}, supervisor", self.attack.name),
             Victim::Sibling => format!("{}, sibling", self.attack.name),
+            Victim::OtherSibling => format!("{}, other sibling", self.attack.name),
         }
     }
 
-    /// What a host forbids by itself: programs in the kernel, counters, fast open, core files.
+    /// What a host forbids by itself: programs in the kernel, counters, fast open, core files, handles of files, advice
+    /// to others.
     fn host_may_refuse(&self, control: Verdict) -> bool {
-        let refuses = ["bpf", "count a process's work", "abort"].contains(&self.attack.attempt);
+        const REFUSED: [&str; 5] = [
+            "bpf",
+            "count a process's work",
+            "abort",
+            "open a file by its handle",
+            "advise on a process's memory",
+        ];
+        let refuses = REFUSED.contains(&self.attack.attempt);
         let is_off = control == Verdict::Refused(Errno::EOPNOTSUPP);
         refuses && control.is_stopped() || is_off && self.attack.attempt.starts_with("fast open")
     }
 
-    /// Each wall stops the attack alone, and without all of them, behind all others, it succeeds.
-    fn judge_walls(&self, role: Role, walls: Walls) -> Vec<String> {
+    /// Each wall stops the attack alone, and the filter of calls in the very way that the row states.
+    fn judge_each(&self, role: Role, walls: Walls, ends: Verdict) -> Vec<String> {
         let mut faults = Vec::new();
         for wall in walls {
             let alone = match wall {
@@ -151,24 +164,27 @@ impl Claim<'_> {
                 // Not on every kernel.
                 Wall::LaterLandlock => continue,
             };
-            if !alone.is_stopped() && alone != self.attack.ends {
+            let stops = match wall {
+                Wall::Own(Layer::Seccomp) => alone == ends,
+                Wall::Victim | Wall::Own(_) | Wall::LaterLandlock => alone.is_stopped() || alone == ends,
+            };
+            // What this kernel does not have, no wall but the filter keeps anybody from.
+            if !stops && !alone.is_absence() {
                 faults.push(format!("{wall} alone does not stop it in {}: {alone}", role.name()));
             }
-        }
-        let verdict = self.without(role, walls);
-        if verdict != Verdict::Succeeded {
-            faults.push(format!("something else stops it in {} as well: {verdict}", role.name()));
         }
         faults
     }
 
-    /// Where the host refuses the attack by itself, its answer tells whether a wall was there before.
-    fn judge_by_answer(&self, role: Role, walls: Walls, control: Verdict) -> Vec<String> {
+    /// Without all of them, behind all others, the attack ends as the control: it succeeds, or gets the host's own answer.
+    fn judge_without(&self, role: Role, walls: Walls, control: Verdict) -> Option<String> {
         let verdict = self.without(role, walls);
-        if verdict == control {
-            return Vec::new();
-        }
-        vec![format!("without the walls {} gets {verdict}, and the control {control}", role.name())]
+        (verdict != control).then(|| {
+            format!(
+                "something else stops it in {} as well: it gets {verdict}, and the control {control}",
+                role.name()
+            )
+        })
     }
 
     /// Behind everything but `walls`.

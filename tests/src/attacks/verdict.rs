@@ -39,7 +39,9 @@ impl Verdict {
 
     /// Whether it says that this kernel does not have what was attacked.
     pub(crate) fn is_absence(self) -> bool {
-        matches!(self, Self::Refused(Errno::ENOSYS | Errno::EAFNOSUPPORT | Errno::EPROTONOSUPPORT))
+        let Self::Refused(errno) = self else { return false };
+        let absent = [Errno::ENOSYS, Errno::EAFNOSUPPORT, Errno::EPROTONOSUPPORT, Errno::ENOPROTOOPT];
+        absent.contains(&errno)
     }
 
     /// Whether the attacker was not permitted what it wanted. That it wanted it at a wrong place is no wall.

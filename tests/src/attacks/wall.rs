@@ -31,9 +31,10 @@ impl std::fmt::Display for Wall {
     }
 }
 
-/// Every layer that can be switched off: all but `no_new_privs`, without which no filter can be loaded.
-const ALL: [Layer; 7] = [
+/// Every layer.
+const ALL: [Layer; 8] = [
     Layer::ParentDeath,
+    Layer::NoNewPrivileges,
     Layer::Descriptors,
     Layer::Limits,
     Layer::NotDumpable,
@@ -109,8 +110,13 @@ fn filters(layer: Layer) -> Vec<(i64, Vec<SeccompRule>, i32)> {
             vec![(libc::SYS_prlimit64, rules, 0), (libc::SYS_setrlimit, Vec::new(), 0)]
         }
         Layer::Landlock => vec![(libc::SYS_landlock_create_ruleset, Vec::new(), libc::ENOSYS)],
-        Layer::Seccomp => vec![(libc::SYS_seccomp, Vec::new(), libc::EPERM)],
-        Layer::NoNewPrivileges => Vec::new(),
+        // Without it no worker runs, so it is answered as if it had been loaded.
+        Layer::Seccomp => {
+            let loads = rule(&[equal(0, libc::SECCOMP_SET_MODE_FILTER.cast_signed())]);
+            vec![(libc::SYS_seccomp, vec![loads], 0)]
+        }
+        // That no capability is left; `no_new_privs` itself stays, as no filter is loaded without.
+        Layer::NoNewPrivileges => vec![(libc::SYS_capset, Vec::new(), 0)],
     }
 }
 

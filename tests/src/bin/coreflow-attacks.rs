@@ -36,8 +36,16 @@ fn main() -> ExitCode {
     }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime for the relay's peers");
     match runtime.block_on(run(release.as_deref())) {
-        Ok(()) => {
-            println!("every attack failed by what it is said to fail by, and succeeded without");
+        Ok(without_control) => {
+            println!("every attack failed by what it is said to fail by");
+            if without_control.is_empty() {
+                println!("and each succeeded without");
+            } else {
+                println!(
+                    "and each succeeded without, but for what this host itself refuses or does not have:"
+                );
+                without_control.iter().for_each(|name| println!("  {name}"));
+            }
             ExitCode::SUCCESS
         }
         Err(faults) => {

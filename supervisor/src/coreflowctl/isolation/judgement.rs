@@ -3,7 +3,10 @@
 //! A promise that cannot be checked is not held; the one exception is whether a process of root is dumpable, which
 //! the kernel shows nobody.
 
-use coreflow_ipc::{confine::Profile, hello::Role};
+use coreflow_ipc::{
+    confine::{FILTERS, Profile},
+    hello::Role,
+};
 
 use super::{
     Told,
@@ -18,10 +21,20 @@ const LAYERS: usize = 8;
 /// What a runtime makes for itself, by the kernel's names.
 const RUNTIME: [&str; 2] = ["eventpoll", "eventfd"];
 /// The seccomp mode of a process with filters.
-const FILTERS: u32 = 2;
+const FILTERED: u32 = 2;
 
-/// What of the promises does not hold; `user` is the supervisor's.
-pub(super) fn judge(seen: &Seen, supervisor: u32, user: Option<u32>) -> Vec<String> {
+/// What a worker is judged by, of its supervisor.
+pub(super) struct Supervisor {
+    /// Its process id.
+    pub(super) pid: u32,
+    /// Its user.
+    pub(super) user: Option<u32>,
+    /// How many filters of system calls it has, which each worker begins with: a service manager's.
+    pub(super) filters: Option<u32>,
+}
+
+/// What of the promises does not hold.
+pub(super) fn judge(seen: &Seen, supervisor: &Supervisor) -> Vec<String> {
     let mut judged = Judged::default();
     judged.value("nobody traces it", &seen.tracer, |tracer| match tracer {
         0 => None,
@@ -39,9 +52,11 @@ pub(super) fn judge(seen: &Seen, supervisor: u32, user: Option<u32>) -> Vec<Stri
     let Some(role) = Role::WORKERS.into_iter().find(|role| role.name() == seen.role) else {
         return judged.0;
     };
-    judged.of(&seen.credentials, |judged, credentials| worker_credentials(judged, role, credentials, user));
+    judged.of(&seen.credentials, |judged, credentials| {
+        worker_credentials(judged, role, credentials, supervisor)
+    });
     judged.value("child of the supervisor", &seen.parent, |parent| {
-        (*parent != supervisor).then(|| format!("its parent is {parent}, not the supervisor"))
+        (*parent != supervisor.pid).then(|| format!("its parent is {parent}, not the supervisor"))
     });
     judged.value("threads", &seen.threads, |_| None);
     if !seen.unlike_threads.is_empty() {
@@ -94,7 +109,8 @@ impl Judged {
     }
 }
 
-fn worker_credentials(judged: &mut Judged, role: Role, credentials: &Credentials, supervisor: Option<u32>) {
+fn worker_credentials(judged: &mut Judged, role: Role, credentials: &Credentials, supervisor: &Supervisor) {
+    let Supervisor { user: supervisor, filters, .. } = *supervisor;
     let own = WORKER_USERS.iter().find(|(worker, _)| *worker == role).map(|(_, user)| *user);
     // Started as root each worker has a user of its own, and else the supervisor's.
     let promised = if supervisor == Some(0) { own } else { supervisor };
@@ -115,7 +131,14 @@ fn worker_credentials(judged: &mut Judged, role: Role, credentials: &Credentials
         (!capabilities.are_none()).then(|| format!("it has capabilities: {capabilities:?}"))
     });
     judged.value("seccomp", &credentials.seccomp_mode, |mode| {
-        (*mode != FILTERS).then(|| format!("its seccomp mode is {mode}, not {FILTERS}"))
+        (*mode != FILTERED).then(|| format!("its seccomp mode is {mode}, not {FILTERED}"))
+    });
+    // The mode alone is the service manager's work already, where that has a filter for the whole service.
+    judged.value("seccomp filters", &credentials.seccomp_filters, |count| match filters {
+        None => Some("seccomp filters: the supervisor's are not read, so its own cannot be told".to_owned()),
+        Some(inherited) => (*count < inherited + FILTERS).then(|| {
+            format!("it has {count} seccomp filters: its own {FILTERS} are not all there beside the supervisor's {inherited}")
+        }),
     });
 }
 

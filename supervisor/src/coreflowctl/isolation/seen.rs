@@ -74,6 +74,11 @@ impl Seen {
     pub(super) fn user(&self) -> Option<u32> {
         self.credentials.read()?.users.read()?.get(1).copied()
     }
+
+    /// How many filters of system calls its first thread has.
+    pub(super) fn filters(&self) -> Option<u32> {
+        self.credentials.read()?.seccomp_filters.read().copied()
+    }
 }
 
 fn text(pid: u32, file: &str) -> io::Result<String> {

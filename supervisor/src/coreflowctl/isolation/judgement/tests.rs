@@ -9,6 +9,13 @@ use crate::{
 };
 
 const SUPERVISOR: u32 = 4711;
+/// Those that a service manager gives the whole service.
+const INHERITED: u32 = 33;
+
+/// The supervisor as `user`.
+fn supervisor_of(user: u32) -> Supervisor {
+    Supervisor { pid: SUPERVISOR, user: Some(user), filters: Some(INHERITED) }
+}
 
 fn credentials(user: u32) -> Credentials {
     let none = || "0000000000000000".to_owned();
@@ -25,7 +32,7 @@ fn credentials(user: u32) -> Credentials {
         }),
         no_new_privileges: Told::Read(true),
         seccomp_mode: Told::Read(2),
-        seccomp_filters: Told::Read(3),
+        seccomp_filters: Told::Read(INHERITED + 3),
     }
 }
 
@@ -61,7 +68,7 @@ fn kept(role: Role) -> Seen {
 fn found(role: Role, change: impl FnOnce(&mut Seen)) -> Vec<String> {
     let mut seen = kept(role);
     change(&mut seen);
-    judge(&seen, SUPERVISOR, Some(0))
+    judge(&seen, &supervisor_of(0))
 }
 
 fn change_credentials(seen: &mut Seen, change: impl FnOnce(&mut Credentials)) {
@@ -78,8 +85,8 @@ fn a_worker_that_keeps_its_promises_has_no_finding() {
     // Without root the workers have the supervisor's user.
     let mut seen = kept(Role::Pulld);
     seen.credentials = Told::Read(credentials(1000));
-    assert_eq!(judge(&seen, SUPERVISOR, Some(1000)), [] as [String; 0]);
-    assert_eq!(judge(&seen, SUPERVISOR, Some(0)).len(), 2, "a user and a group that are not its own");
+    assert_eq!(judge(&seen, &supervisor_of(1000)), [] as [String; 0]);
+    assert_eq!(judge(&seen, &supervisor_of(0)).len(), 2, "a user and a group that are not its own");
 }
 
 /// Each promise that is broken is found by what is wrong.
@@ -119,6 +126,10 @@ fn each_broken_promise_is_found() {
     one(
         found(relayd, |seen| change_credentials(seen, |it| it.seccomp_mode = Told::Read(0))),
         "its seccomp mode is 0",
+    );
+    one(
+        found(relayd, |seen| change_credentials(seen, |it| it.seccomp_filters = Told::Read(INHERITED + 2))),
+        "it has 35 seccomp filters: its own 3 are not all there beside the supervisor's 33",
     );
     let limits =
         |core, files| Limits { core_file: limit(core), open_files: limit(files), processes: limit(9) };
@@ -165,6 +176,20 @@ fn a_descriptor_that_a_worker_has_no_use_for_is_found() {
     }
 }
 
+/// ARC-21: what a service manager filters is not taken for the worker's own filter; nor what nobody can tell from it.
+#[test]
+fn inherited_filters_are_not_a_workers_own() {
+    let mut seen = kept(Role::Relayd);
+    change_credentials(&mut seen, |it| it.seccomp_filters = Told::Read(INHERITED));
+    assert_eq!(judge(&seen, &supervisor_of(0)).len(), 1);
+    let unread = judge(&kept(Role::Relayd), &Supervisor { filters: None, ..supervisor_of(0) });
+    assert_eq!(unread, ["seccomp filters: the supervisor's are not read, so its own cannot be told"]);
+    let mut supervisor = kept(Role::Relayd);
+    supervisor.role = "supervisor".to_owned();
+    change_credentials(&mut supervisor, |it| it.seccomp_filters = Told::Read(0));
+    assert_eq!(judge(&supervisor, &supervisor_of(0)), [] as [String; 0], "it promises no filter of its own");
+}
+
 /// What cannot be read is not taken for kept; that of a process of root, which the kernel shows nobody, is left out.
 #[test]
 fn what_cannot_be_read_is_not_held() {
@@ -178,7 +203,7 @@ fn what_cannot_be_read_is_not_held() {
     supervisor.role = "supervisor".to_owned();
     supervisor.credentials = Told::Read(credentials(0));
     supervisor.dumpable = Told::unread("the kernel shows it of no process of root");
-    assert_eq!(judge(&supervisor, SUPERVISOR, Some(0)), [] as [String; 0]);
+    assert_eq!(judge(&supervisor, &supervisor_of(0)), [] as [String; 0]);
     supervisor.credentials = Told::Read(credentials(1000));
-    assert_eq!(judge(&supervisor, SUPERVISOR, Some(1000)).len(), 1);
+    assert_eq!(judge(&supervisor, &supervisor_of(1000)).len(), 1);
 }
