@@ -37,12 +37,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let matches = match command().try_get_matches_from(arguments) {
         Ok(matches) => matches,
         Err(error) => {
-            let printed = error.print().is_ok();
-            return match (error.use_stderr(), printed) {
-                (true, _) => ExitCode::from(USAGE),
-                (false, true) => ExitCode::SUCCESS,
-                (false, false) => ExitCode::FAILURE,
-            };
+            let printed = error.print();
+            return if error.use_stderr() { ExitCode::from(USAGE) } else { looking::ended(printed) };
         }
     };
     let (name, arguments) = matches.subcommand().expect("a command line without a command is refused");
@@ -94,10 +90,7 @@ fn completions(matches: &ArgMatches) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command(), "coreflowctl", &mut script);
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(&script).and_then(|()| stdout.flush()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    }
+    looking::ended(stdout.write_all(&script).and_then(|()| stdout.flush()))
 }
 
 #[cfg(test)]

@@ -27,6 +27,8 @@ use serde_json::{Value, json};
 mod isolation;
 #[path = "operations/metrics.rs"]
 mod metrics;
+#[path = "operations/output.rs"]
+mod output;
 #[path = "scene/scene.rs"]
 mod scene;
 #[path = "operations/trace.rs"]

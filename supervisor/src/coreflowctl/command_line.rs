@@ -97,10 +97,11 @@ pub fn command() -> Command {
 
 /// A command that asks the relay.
 fn asking(name: &'static str, about: &'static str) -> Command {
-    let socket =
-        Arg::new("socket").long("socket").value_name("PATH").value_parser(value_parser!(PathBuf)).help(
-            "The relay's control socket [default: control.sock in $RUNTIME_DIRECTORY or /run/coreflow]",
-        );
+    let socket = Arg::new("socket")
+        .long("socket")
+        .value_name("PATH")
+        .value_parser(value_parser!(PathBuf))
+        .help("The control socket [default: in $RUNTIME_DIRECTORY or /run/coreflow]");
     Command::new(name).about(about).arg(socket)
 }
 
@@ -117,7 +118,7 @@ fn watch() -> Arg {
         .num_args(0..=1)
         .default_missing_value(WATCH)
         .value_parser(value_parser!(u64).range(1..=3600))
-        .help("Look again after so many seconds, 2 where none are named, until Ctrl-C")
+        .help("Look again every so many seconds, or every 2, until Ctrl-C")
 }
 
 fn worker(names: &'static [&'static str]) -> Arg {

@@ -78,27 +78,33 @@ pub(super) fn show<E: fmt::Display>(
 ) -> ExitCode {
     let Some(pause) = again else {
         return match look() {
-            Ok(outcome) => ended(print(&outcome.text), outcome.so),
+            Ok(outcome) => match print(&outcome.text).map_err(|error| unprinted(&error)) {
+                Err(Some(code)) => code,
+                Ok(()) | Err(None) if outcome.so => ExitCode::SUCCESS,
+                Ok(()) | Err(None) => ExitCode::from(NOT_SO),
+            },
             Err(error) => failed(&error),
         };
     };
     let (redraw, mut separator) = if io::stdout().is_terminal() { (REDRAW, "") } else { ("", "") };
     loop {
         let text = look().map_or_else(|error| escaped(&error) + "\n", |outcome| outcome.text);
-        if print(&format!("{redraw}{separator}{text}")).is_err() {
-            return ExitCode::FAILURE;
+        if let Err(error) = print(&format!("{redraw}{separator}{text}")) {
+            return unprinted(&error).unwrap_or(ExitCode::SUCCESS);
         }
         separator = "\n";
         thread::sleep(pause);
     }
 }
 
-fn ended(printed: io::Result<()>, so: bool) -> ExitCode {
-    match (printed, so) {
-        (Err(_), _) => ExitCode::FAILURE,
-        (Ok(()), true) => ExitCode::SUCCESS,
-        (Ok(()), false) => ExitCode::from(NOT_SO),
-    }
+/// What a print that failed comes to: nothing where the reader has read enough and gone, and else a failure by name.
+pub(super) fn unprinted(error: &io::Error) -> Option<ExitCode> {
+    (error.kind() != io::ErrorKind::BrokenPipe).then(|| failed(&format!("output-failed: {}", error.kind())))
+}
+
+/// The end of a command that prints and asks nothing.
+pub(super) fn ended(printed: io::Result<()>) -> ExitCode {
+    printed.err().and_then(|error| unprinted(&error)).unwrap_or(ExitCode::SUCCESS)
 }
 
 /// Prints `text` at once.

@@ -11,16 +11,19 @@ use crate::control::{protocol::Command, trace_lines::Read};
 
 /// Follows the link of `role`.
 pub(super) fn follow(relay: &RunningRelay, role: Role, as_json: bool) -> ExitCode {
+    let mut unprinted = None;
     let each = |read: Read| {
         let line = if as_json { line_of_json(&read) } else { Some(told(&read)) };
         match line.map(|line| looking::print(&(line + "\n"))) {
             None | Some(Ok(())) => ControlFlow::Continue(()),
-            // Whoever read it is gone.
-            Some(Err(_)) => ControlFlow::Break(()),
+            Some(Err(error)) => {
+                unprinted = looking::unprinted(&error);
+                ControlFlow::Break(())
+            }
         }
     };
     match relay.follow(Command::Trace { worker: role }, each) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => unprinted.unwrap_or(ExitCode::SUCCESS),
         Err(error) => looking::failed(&error),
     }
 }
