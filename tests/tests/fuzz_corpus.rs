@@ -13,6 +13,7 @@ use coreflow_ipc::messages::{
     relayd::{FromRelayd, ToRelayd},
     vpnd::{FromVpnd, ToVpnd},
 };
+use coreflow_supervisor::control::protocol::{Answer, Command};
 
 /// A direction of a link, as the target `ipc_messages` numbers it: the file and the name of its messages, and whether
 /// bytes are one of them.
@@ -39,9 +40,15 @@ fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
+/// The seeds of a target.
+fn seeds(target: &str) -> impl Iterator<Item = Vec<u8>> {
+    let folder = fs::read_dir(workspace().join("fuzz/corpus").join(target)).unwrap();
+    folder.map(|seed| fs::read(seed.unwrap().path()).unwrap())
+}
+
 /// The names of an enum's variants, in the order by which the codec numbers them.
 fn variants(file: &str, of: &str) -> Vec<String> {
-    let source = fs::read_to_string(workspace().join(format!("ipc/src/messages/{file}.rs"))).unwrap();
+    let source = fs::read_to_string(workspace().join(file)).unwrap();
     let (_, after) = source.split_once(&format!("pub enum {of} {{\n")).unwrap();
     let (inside, _) = after.split_once("\n}").unwrap();
     let lines = inside.lines().filter_map(|line| line.strip_prefix("    "));
@@ -53,8 +60,7 @@ fn variants(file: &str, of: &str) -> Vec<String> {
 #[test]
 fn each_message_of_each_link_has_a_seed_that_is_read() {
     let mut read = BTreeSet::new();
-    for seed in fs::read_dir(workspace().join("fuzz/corpus/ipc_messages")).unwrap() {
-        let seed = fs::read(seed.unwrap().path()).unwrap();
+    for seed in seeds("ipc_messages") {
         let [direction, message @ ..] = &seed[..] else { continue };
         let direction = usize::from(*direction) % DIRECTIONS.len();
         if DIRECTIONS[direction].2(&Bytes::copy_from_slice(message)) {
@@ -63,10 +69,31 @@ fn each_message_of_each_link_has_a_seed_that_is_read() {
     }
     let mut missing = Vec::new();
     for (direction, (file, of, _)) in DIRECTIONS.into_iter().enumerate() {
-        let variants = variants(file, of);
+        let variants = variants(&format!("ipc/src/messages/{file}.rs"), of);
         assert!(variants.len() > 1, "the messages of {of} were found: {variants:?}");
         let without = variants.iter().enumerate().filter(|(at, _)| !read.contains(&(direction, *at)));
         missing.extend(without.map(|(_, name)| format!("{of}::{name}")));
     }
     assert!(missing.is_empty(), "without a seed that is read: {missing:?}");
+}
+
+/// PROT-22: so has each request and each answer of the control socket, both ends of which the target reads.
+#[test]
+fn each_line_of_the_control_socket_has_a_seed_that_is_read() {
+    let (mut asked, mut answered) = (BTreeSet::new(), BTreeSet::new());
+    for seed in seeds("control_socket") {
+        let Ok(line) = serde_json::from_slice::<serde_json::Value>(&seed) else { continue };
+        if Command::read(&seed).is_ok() {
+            asked.insert(line["command"].as_str().unwrap().to_owned());
+        } else if serde_json::from_slice::<Answer>(&seed).is_ok() {
+            answered.extend(line.as_object().unwrap().keys().next().cloned());
+        }
+    }
+    for (file, of, read) in [
+        ("supervisor/src/control/command.rs", "Command", asked),
+        ("supervisor/src/control/protocol.rs", "Answer", answered),
+    ] {
+        let named: BTreeSet<String> = variants(file, of).iter().map(|name| name.to_lowercase()).collect();
+        assert_eq!(read, named, "{of}");
+    }
 }
