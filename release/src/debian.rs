@@ -1,11 +1,14 @@
 //! The Debian package `coreflow`: the staged directory as `/opt/coreflow`, where the unit looks for it, the unit in
-//! systemd's folder, its drop-ins as examples, the notices as the package's copyright, and the manual pages.
+//! systemd's folder, its drop-ins as examples, license and notices as the package's copyright, the manual pages, and
+//! `coreflowctl` in root's path.
 //!
 //! It depends on nothing: the executables are static. Its scripts do what debhelper's would for a unit that is
-//! neither enabled nor started by an installation.
+//! neither enabled nor started by an installation, but for one thing: an upgrade waits for no start, since that of the
+//! relay lasts as long as Cloudly cannot be reached.
 
 use std::{
     fs,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
 };
 
@@ -15,6 +18,7 @@ use crate::{
     declared::{NOTICES_TEXT, declared, demand_declared},
     failure::Failure,
     program::{command, perform},
+    seal::demand_of,
     source::Source,
     stage::set_mode,
     target::Target,
@@ -31,11 +35,13 @@ const RELEASE: &str = "opt/coreflow";
 const UNITS: &str = "usr/lib/systemd/system";
 const DOCUMENTS: &str = "usr/share/doc/coreflow";
 const MANUAL: &str = "usr/share/man";
+/// A name in root's path, and what it leads to.
+const COMMAND: (&str, &str) = ("usr/sbin/coreflowctl", "/opt/coreflow/coreflowctl");
 
 /// Makes the package out of the staged `directory`, in the folder `into`, and returns its path.
 ///
 /// # Errors
-/// The directory is not the declared set, or dpkg-deb failed.
+/// The directory is not the declared set of this commit and target, or dpkg-deb failed.
 pub fn debian_package(
     source: &Source,
     target: Target,
@@ -44,6 +50,7 @@ pub fn debian_package(
 ) -> Result<PathBuf, Failure> {
     let declared = declared(&source.root)?;
     demand_declared(directory, &declared)?;
+    demand_of(source, target, directory)?;
     let scratch = tempfile::tempdir().map_err(Failure::file(&std::env::temp_dir()))?;
     let root = scratch.path().join("coreflow");
     let mut size = 0;
@@ -56,6 +63,15 @@ pub fn debian_package(
             lay(&root, &place, &bytes, file.mode)?;
         }
     }
+    let read = |name: &str| {
+        let path = directory.join(name);
+        fs::read_to_string(&path).map_err(Failure::file(&path))
+    };
+    let copyright = format!("{}\n{}\n\n{}", read("license")?, "=".repeat(72), read(NOTICES_TEXT)?);
+    lay(&root, &format!("{DOCUMENTS}/copyright"), copyright.as_bytes(), 0o644)?;
+    let (name, leads_to) = COMMAND;
+    let link = make_folders(&root, name)?;
+    symlink(leads_to, &link).map_err(Failure::file(&link))?;
     let control = control(source, target, size.div_ceil(1024));
     lay(&root, "DEBIAN/control", control.as_bytes(), 0o644)?;
     for (name, script) in SCRIPTS {
@@ -76,10 +92,8 @@ fn places(path: &str) -> Vec<String> {
         return vec![format!("{MANUAL}/man{section}/{page}.gz")];
     }
     let mut places = vec![format!("{RELEASE}/{path}")];
-    match path {
-        "systemd/coreflow.service" => places.push(format!("{UNITS}/coreflow.service")),
-        NOTICES_TEXT => places.push(format!("{DOCUMENTS}/copyright")),
-        _ => {}
+    if path == "systemd/coreflow.service" {
+        places.push(format!("{UNITS}/coreflow.service"));
     }
     if let Some(drop_in) = path.strip_prefix("systemd/").filter(|name| name.ends_with(".conf")) {
         places.push(format!("{DOCUMENTS}/examples/{drop_in}"));
@@ -116,14 +130,20 @@ fn zipped(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn lay(root: &Path, place: &str, bytes: &[u8], mode: u32) -> Result<(), Failure> {
+    let path = make_folders(root, place)?;
+    fs::write(&path, bytes).map_err(Failure::file(&path))?;
+    set_mode(&path, mode)
+}
+
+/// Makes the folders that a file at `place` lies in, and returns its path.
+fn make_folders(root: &Path, place: &str) -> Result<PathBuf, Failure> {
     let path = root.join(place);
     let folder = path.parent().expect("a file lies in a folder");
     fs::create_dir_all(folder).map_err(Failure::file(folder))?;
     for folder in folder.ancestors().take_while(|folder| *folder != root) {
         set_mode(folder, 0o755)?;
     }
-    fs::write(&path, bytes).map_err(Failure::file(&path))?;
-    set_mode(&path, mode)
+    Ok(path)
 }
 
 #[cfg(test)]
@@ -143,10 +163,7 @@ mod tests {
                 &["opt/coreflow/systemd/debug.conf", "usr/share/doc/coreflow/examples/debug.conf"],
             ),
             ("man/coreflowctl.8", &["usr/share/man/man8/coreflowctl.8.gz"]),
-            (
-                "coreflow.third-party-notices.txt",
-                &["opt/coreflow/coreflow.third-party-notices.txt", "usr/share/doc/coreflow/copyright"],
-            ),
+            ("license", &["opt/coreflow/license"]),
         ] {
             assert_eq!(places(path), expected, "{path}");
         }
@@ -158,5 +175,6 @@ mod tests {
         let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../systemd/coreflow.service");
         let unit = fs::read_to_string(unit).unwrap();
         assert!(unit.lines().any(|line| line == format!("ExecStart=/{}", places("coreflow")[0])));
+        assert_eq!(COMMAND.1, format!("/{}", places("coreflowctl")[0]));
     }
 }

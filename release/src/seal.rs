@@ -81,7 +81,7 @@ pub fn seal(source: &Source, purpose: Purpose, staged: &[Staged], into: &Path) -
 
 /// Refuses a directory that was staged of another commit or for another target, or whose daemon is not the one that its
 /// provenance is of.
-fn demand_of(source: &Source, target: Target, directory: &Path) -> Result<(), Failure> {
+pub(crate) fn demand_of(source: &Source, target: Target, directory: &Path) -> Result<(), Failure> {
     let path = directory.join(PROVENANCE);
     let bytes = fs::read(&path).map_err(Failure::file(&path))?;
     let stated: Provenance =

@@ -6,11 +6,13 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    process::Command,
     sync::OnceLock,
 };
 
 use coreflow_release::{
     compile::EXECUTABLES,
+    debian::debian_package,
     declared::{declared, demand_declared},
     digest::{sha256, sha256_of_file},
     extract::{Pin, extract},
@@ -237,4 +239,50 @@ fn the_notices_account_for_everything_that_is_linked() {
     for part in ["Rust standard library", "\nglibc\n", "\nlibgcc and libgcc_eh"] {
         assert!(text.contains(part), "{part}");
     }
+}
+
+/// What dpkg-deb prints of a package.
+fn of_package(package: &Path, option: &str, more: &[&str]) -> String {
+    let output = Command::new("dpkg-deb").arg(option).arg(package).args(more).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// REL-22, REL-24: a Debian package is made of the declared set of its commit and target alone, is the same bytes each
+/// time, belongs to root, and has its own license beside the notices.
+#[test]
+fn a_package_is_of_what_was_staged_for_it() {
+    let (home, source) = (tempfile::tempdir().unwrap(), tagged());
+    let staged = staged(home.path(), &source, &[Target::LinuxAmd64]).remove(0);
+    let make = |source: &Source, target, into: &str| {
+        let into = home.path().join(into);
+        fs::create_dir_all(&into).unwrap();
+        debian_package(source, target, &staged.directory, &into)
+    };
+    let package = make(&source, Target::LinuxAmd64, "one").unwrap();
+    let again = make(&source, Target::LinuxAmd64, "two").unwrap();
+    assert_eq!(sha256_of_file(&package).unwrap(), sha256_of_file(&again).unwrap());
+    let listed = of_package(&package, "--contents", &[]);
+    for line in listed.lines() {
+        assert!(line.contains(" root/root "), "{line}");
+    }
+    assert!(listed.contains("-rwxr-xr-x root/root"), "{listed}");
+    assert!(listed.lines().any(|line| line.ends_with("./usr/sbin/coreflowctl -> /opt/coreflow/coreflowctl")));
+    let unpacked = home.path().join("unpacked");
+    of_package(&package, "--extract", &[unpacked.to_str().unwrap()]);
+    let copyright = fs::read_to_string(unpacked.join("usr/share/doc/coreflow/copyright")).unwrap();
+    let notices = fs::read_to_string(staged.directory.join("coreflow.third-party-notices.txt")).unwrap();
+    let license = fs::read_to_string(staged.directory.join("license")).unwrap();
+    assert!(copyright.starts_with(&license) && copyright.ends_with(&notices));
+
+    let later = Source { commit: "0".repeat(40), ..source.clone() };
+    let refused = make(&later, Target::LinuxAmd64, "three").unwrap_err().to_string();
+    assert!(refused.contains(&format!("is of commit {}", source.commit)), "{refused}");
+    let refused = make(&source, Target::LinuxArm64, "three").unwrap_err().to_string();
+    assert!(refused.starts_with("not-the-declared-set: "), "{refused}");
+    assert_eq!(
+        fs::read_dir(home.path().join("three")).unwrap().count(),
+        0,
+        "nothing is left of a refused one"
+    );
 }
