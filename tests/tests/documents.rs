@@ -2,7 +2,7 @@
 //! the requirements fix, and no bearer where everybody can read it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -112,6 +112,41 @@ fn the_guide_has_each_refusal_by_its_name() {
         rows.iter().any(|row| row.match_indices(name).any(|(at, _)| ends(&row[at + name.len()..])))
     };
     let missing: Vec<&str> = names.into_iter().filter(|name| !has(name)).collect();
+    assert!(missing.is_empty(), "the guide lacks {missing:?}");
+}
+
+/// So is each name by which the control socket, `coreflowctl` or the start refuses, and each by which an exchange's TLS
+/// fails.
+#[test]
+fn the_guide_has_each_name_that_an_operator_is_answered() {
+    let guide = read("docs/operator-guide.md");
+    let rows: Vec<&str> = guide.lines().filter(|line| line.starts_with('|')).collect();
+    let mut names = BTreeSet::new();
+    for file in [
+        "supervisor/src/control/asking.rs",
+        "supervisor/src/control/protocol.rs",
+        "supervisor/src/coreflowctl/restart.rs",
+        "supervisor/src/exchange/failure.rs",
+        "supervisor/src/relay.rs",
+        "supervisor/src/command.rs",
+    ] {
+        let source = read(file);
+        let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+        for text in code.split('"').skip(1).step_by(2) {
+            let text = text.strip_prefix("the start failed: ").unwrap_or(text);
+            let name = text.split(':').next().unwrap_or_default();
+            let of_name = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
+            if name.contains('-') && !name.ends_with('-') && name.bytes().all(of_name) {
+                names.insert(name.to_owned());
+            }
+        }
+    }
+    assert!(names.len() > 25, "the names were read: {names:?}");
+    let before = ["`", ": "];
+    let has = |name: &String| {
+        rows.iter().any(|row| before.iter().any(|lead| row.contains(&format!("{lead}{name}"))))
+    };
+    let missing: Vec<&String> = names.iter().filter(|name| !has(name)).collect();
     assert!(missing.is_empty(), "the guide lacks {missing:?}");
 }
 
