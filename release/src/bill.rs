@@ -17,7 +17,8 @@ pub fn bill_of_materials(source: &Source, target: Target, linkage: &Linkage) -> 
     components.extend(runtime.iter().map(|part| {
         json!({
             "type": "library",
-            "bom-ref": part.name,
+            "bom-ref": part.purl,
+            "purl": part.purl,
             "name": part.name,
             "version": part.version,
             "licenses": [{"expression": part.license}],
@@ -28,7 +29,7 @@ pub fn bill_of_materials(source: &Source, target: Target, linkage: &Linkage) -> 
         used.iter().all(|(name, version)| (name, version) != (&linked.name, &linked.version))
     });
     let mut of_whole: Vec<String> = direct.map(|linked| url(&linked.name, &linked.version)).collect();
-    of_whole.extend(runtime.iter().map(|part| part.name.clone()));
+    of_whole.extend(runtime.iter().map(|part| part.purl.clone()));
     let mut dependencies = vec![json!({"ref": WHOLE, "dependsOn": of_whole})];
     dependencies.extend(crates.iter().map(|linked| {
         let uses: Vec<String> = linked.uses.iter().map(|(name, version)| url(name, version)).collect();
@@ -90,6 +91,7 @@ mod tests {
     use std::{collections::BTreeSet, path::Path};
 
     use super::*;
+    use crate::runtime::RuntimeComponent;
 
     fn linked(name: &str, license: &str, uses: &[&str]) -> LinkedCrate {
         LinkedCrate {
@@ -116,17 +118,26 @@ mod tests {
             unpublishable: Vec::new(),
         };
         let crates = vec![linked("above", "MIT/Apache-2.0", &["below"]), linked("below", "ISC", &[])];
-        let linkage = Linkage { crates, runtime: Vec::new() };
+        let glibc = RuntimeComponent {
+            name: "glibc".to_owned(),
+            version: "as it says".to_owned(),
+            purl: "pkg:generic/glibc@2.36".to_owned(),
+            license: "LGPL-2.1-or-later".to_owned(),
+            source: String::new(),
+            notices: Vec::new(),
+        };
+        let linkage = Linkage { crates, runtime: vec![glibc] };
         let bill: Value =
             serde_json::from_str(&bill_of_materials(&source, Target::LinuxAmd64, &linkage)).unwrap();
         assert_eq!((&bill["bomFormat"], &bill["specVersion"]), (&"CycloneDX".into(), &"1.5".into()));
         assert_eq!(bill["components"][0]["purl"], "pkg:cargo/above@1.0.0");
         assert_eq!(bill["components"][0]["licenses"][0]["expression"], "MIT OR Apache-2.0");
         assert_eq!(bill["components"][1]["hashes"][0]["content"], "ab".repeat(32));
+        assert_eq!(bill["components"][2]["purl"], "pkg:generic/glibc@2.36");
         assert_eq!(
             bill["dependencies"],
             json!([
-                {"ref": "coreflow", "dependsOn": ["pkg:cargo/above@1.0.0"]},
+                {"ref": "coreflow", "dependsOn": ["pkg:cargo/above@1.0.0", "pkg:generic/glibc@2.36"]},
                 {"ref": "pkg:cargo/above@1.0.0", "dependsOn": ["pkg:cargo/below@1.0.0"]},
                 {"ref": "pkg:cargo/below@1.0.0", "dependsOn": []},
             ])

@@ -9,6 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use coreflow_release::{
     compile::{EXECUTABLES, Folders, compile, verify_reproducible},
     debian::debian_package,
+    digest::sha256_of_file,
     extract::{Pin, extract},
     failure::Failure,
     runtime::Linkage,
@@ -144,7 +145,7 @@ fn package(matches: &ArgMatches) -> Result<(), Failure> {
     for target in targets(matches)? {
         let directory = staged_directory(&source, target);
         let package = debian_package(&source, target, &directory, &source.root.join(STAGED))?;
-        println!("{}", package.display());
+        println!("{}  {}", sha256_of_file(&package)?, package.display());
     }
     Ok(())
 }

@@ -47,6 +47,10 @@ pub struct Bundle {
     pub archive: String,
     /// The archive's SHA-256.
     pub sha256: String,
+    /// The file name of the bill of materials beside it.
+    pub bill: String,
+    /// The bill's SHA-256.
+    pub bill_sha256: String,
     /// The one directory in it.
     pub directory: String,
     /// The files in that directory, in the order of their paths.
@@ -135,6 +139,8 @@ mod tests {
             id: "linux-amd64".to_owned(),
             archive: "coreflow-relay-33.1.0-linux-amd64.tar.gz".to_owned(),
             sha256: "cd".repeat(32),
+            bill: "coreflow-relay-33.1.0-linux-amd64.cdx.json".to_owned(),
+            bill_sha256: "ef".repeat(32),
             directory: "coreflow-relay-33.1.0-linux-amd64".to_owned(),
             files: vec![file],
         };

@@ -205,6 +205,7 @@ mod tests {
             runtime: vec![RuntimeComponent {
                 name: "glibc".to_owned(),
                 version: "2.36".to_owned(),
+                purl: "pkg:generic/glibc@2.36".to_owned(),
                 license: "LGPL-2.1-or-later".to_owned(),
                 source: "where it is obtained".to_owned(),
                 notices: vec![text("LGPL-2.1", "the lesser license")],

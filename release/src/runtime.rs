@@ -41,6 +41,8 @@ pub struct RuntimeComponent {
     pub name: String,
     /// Its version, as it says itself.
     pub version: String,
+    /// By which those who keep lists of known faults call it, as a package URL.
+    pub purl: String,
     /// Its license, as an SPDX expression.
     pub license: String,
     /// Where its complete corresponding source is obtained, and what its license asks for besides.
@@ -77,6 +79,7 @@ fn rust_standard_library(source: &Source) -> Result<RuntimeComponent, Failure> {
     Ok(RuntimeComponent {
         name: "Rust standard library, with the crates that are linked into it".to_owned(),
         version: source.compiler.clone(),
+        purl: format!("pkg:generic/rust@{}", source.compiler),
         license: "(MIT OR Apache-2.0) AND Unicode-3.0 AND BSD-2-Clause".to_owned(),
         source: format!(
             "https://static.rust-lang.org/dist/rustc-{}-src.tar.xz, folder library",
@@ -98,6 +101,7 @@ fn glibc(source: &Source, target: Target) -> Result<RuntimeComponent, Failure> {
     let commit = &source.commit;
     Ok(RuntimeComponent {
         name: "glibc".to_owned(),
+        purl: purl_of_glibc(&version),
         version,
         license: "LGPL-2.1-or-later".to_owned(),
         source: format!(
@@ -120,6 +124,7 @@ fn libgcc(target: Target) -> Result<RuntimeComponent, Failure> {
     Ok(RuntimeComponent {
         name: "libgcc and libgcc_eh, with the start files of GCC".to_owned(),
         source: format!("https://ftp.gnu.org/gnu/gcc/gcc-{version}/, folder libgcc"),
+        purl: format!("pkg:generic/gcc@{version}"),
         version,
         license: "GPL-3.0-or-later WITH GCC-exception-3.1".to_owned(),
         notices: vec![
@@ -127,6 +132,16 @@ fn libgcc(target: Target) -> Result<RuntimeComponent, Failure> {
             notice("GPL-3.0", include_str!("../notices/GPL-3.0.txt")),
         ],
     })
+}
+
+/// The distribution's package where the C library names it, as in `GNU C Library (Debian GLIBC 2.36-9) stable release
+/// version 2.36`, and else the release of its authors.
+fn purl_of_glibc(banner: &str) -> String {
+    let packaged = banner.split_once("(Debian GLIBC ").and_then(|(_, rest)| rest.split_once(')'));
+    match packaged {
+        Some((version, _)) => format!("pkg:deb/debian/glibc@{}", version.replace('+', "%2B")),
+        None => format!("pkg:generic/glibc@{}", banner.rsplit(' ').next().unwrap_or_default()),
+    }
 }
 
 fn notice(name: &str, text: &str) -> NoticeText {
@@ -162,6 +177,19 @@ mod tests {
     fn a_page_is_read_as_its_text() {
         let page = "<h1>Notices</h1>\n\n\n<p>A &amp; B &lt;a@b&gt;</p>\n<pre>  kept   \n</pre>";
         assert_eq!(plain(page), "Notices\n\nA & B <a@b>\n  kept");
+    }
+
+    #[test]
+    fn the_c_library_is_called_as_lists_of_faults_call_it() {
+        for (banner, purl) in [
+            (
+                "GNU C Library (Debian GLIBC 2.36-9+deb12u13) stable release version 2.36",
+                "pkg:deb/debian/glibc@2.36-9%2Bdeb12u13",
+            ),
+            ("GNU C Library (GNU libc) stable release version 2.39", "pkg:generic/glibc@2.39"),
+        ] {
+            assert_eq!(purl_of_glibc(banner), purl);
+        }
     }
 
     /// REL-15, REL-16: the three parts that no crate accounts for are named with their versions, and the C library,

@@ -1,6 +1,6 @@
 //! Seals the staged directories into the set `coreflow-relay`: the archives, the manifest, the checksums (REL-06,
-//! REL-07, REL-08), and a bill of materials beside each archive. A set for publication has both archives and comes
-//! from the clean source of its version's tag (REL-05); a draft may lack either, and says so.
+//! REL-07, REL-08), and a bill of materials beside each archive, which the manifest vouches for. A set for publication
+//! has both archives and comes from the clean source of its version's tag (REL-05); a draft may lack either, and says so.
 
 use std::{
     fs,
@@ -58,14 +58,16 @@ pub fn seal(source: &Source, purpose: Purpose, staged: &[Staged], into: &Path) -
         let bytes = archive(directory, &declared, &name, source.committed_at)?;
         let file = format!("{name}.tar.gz");
         write(&into.join(&file), &bytes)?;
-        let bill = bill_of_materials(source, *target, linkage);
-        write(&into.join(format!("{name}.cdx.json")), bill.as_bytes())?;
+        let (bill, bill_file) = (bill_of_materials(source, *target, linkage), format!("{name}.cdx.json"));
+        write(&into.join(&bill_file), bill.as_bytes())?;
         let digest = sha256(&bytes);
         files.push((file.clone(), digest.clone()));
         bundles.push(Bundle {
             id: target.name().to_owned(),
             archive: file,
             sha256: digest,
+            bill: bill_file,
+            bill_sha256: sha256(bill.as_bytes()),
             directory: name,
             files: contents(directory, &declared)?,
         });

@@ -96,6 +96,7 @@ fn a_sealed_set_has_its_two_archives_and_what_vouches_for_them() {
     for bundle in &manifest.bundles {
         let stated: BTreeMap<_, _> =
             bundle.files.iter().map(|file| (file.path.as_str(), file.mode.as_str())).collect();
+        assert_eq!(bundle.bill_sha256, sha256_of_file(&set.join(&bundle.bill)).unwrap());
         let declared = declared(&source().root).unwrap();
         assert_eq!(stated.len(), declared.len(), "every declared file is stated once");
         for file in declared {
