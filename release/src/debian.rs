@@ -110,6 +110,7 @@ fn control(source: &Source, target: Target, kibibytes: usize) -> String {
          Installed-Size: {kibibytes}\n\
          Section: net\n\
          Priority: optional\n\
+         Recommends: ca-certificates\n\
          Homepage: {}\n\
          Description: relay of a serve.zone cluster\n \
          Nodes of the cluster hold one TLS WebSocket to the relay, which carries their\n \
