@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::Read,
+    io::{ErrorKind, Read},
     path::{Path, PathBuf},
 };
 
@@ -37,10 +37,11 @@ pub struct Pin {
 const LARGEST_FILE: u64 = 256 * 1024 * 1024;
 const DIRECTORY_MODE: u32 = 0o755;
 
-/// Verifies the bundle for `target` of the set in `set`, writes it below `into` and returns the release directory.
+/// Verifies the bundle for `target` of the set in `set`, writes it below `into` and returns the release directory, which
+/// appears whole or not at all and is merged with nothing that was there.
 ///
 /// # Errors
-/// [`Failure::NotAsPinned`], upon which nothing was written.
+/// [`Failure::NotAsPinned`], upon which nothing was written; [`Failure::File`] for a directory that is there already.
 pub fn extract(set: &Path, target: Target, pin: &Pin, into: &Path) -> Result<PathBuf, Failure> {
     let read = |name: &str| {
         let path = set.join(name);
@@ -67,20 +68,29 @@ pub fn extract(set: &Path, target: Target, pin: &Pin, into: &Path) -> Result<Pat
     let files = verified(&archive, bundle)?;
 
     let directory = into.join(&bundle.directory);
+    if directory.symlink_metadata().is_ok() {
+        return Err(Failure::File(directory, ErrorKind::AlreadyExists));
+    }
     let make = |folder: &Path| {
         fs::create_dir_all(folder).map_err(Failure::file(folder))?;
         set_mode(folder, DIRECTORY_MODE)
     };
-    make(&directory)?;
+    fs::create_dir_all(into).map_err(Failure::file(into))?;
+    let written =
+        tempfile::Builder::new().prefix(".coreflow-").tempdir_in(into).map_err(Failure::file(into))?;
     for (path, (mode, bytes)) in files {
-        let path = directory.join(path);
+        let path = written.path().join(path);
         let folder = path.parent().expect("a file lies in its directory");
-        if folder != directory {
+        if folder != written.path() {
             make(folder)?;
         }
         fs::write(&path, bytes).map_err(Failure::file(&path))?;
         set_mode(&path, mode)?;
     }
+    set_mode(written.path(), DIRECTORY_MODE)?;
+    fs::rename(written.path(), &directory).map_err(Failure::file(&directory))?;
+    // What it would remove has another name now.
+    let _ = written.keep();
     Ok(directory)
 }
 

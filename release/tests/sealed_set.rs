@@ -5,6 +5,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
     sync::OnceLock,
@@ -123,6 +124,11 @@ fn a_consumer_verifies_and_extracts_its_archive() {
     demand_declared(&directory, &declared(&source().root).unwrap()).unwrap();
     let names: Vec<_> = fs::read_dir(directory.parent().unwrap()).unwrap().collect();
     assert_eq!(names.len(), 1, "one directory");
+    assert_eq!(directory.metadata().unwrap().permissions().mode() & 0o7777, 0o755);
+    fs::write(directory.join("foreign"), "").unwrap();
+    let refused = sealed.extract().unwrap_err().to_string();
+    assert!(refused.ends_with("already exists"), "nothing is merged with what is there: {refused}");
+    assert_eq!(fs::read_dir(directory.parent().unwrap()).unwrap().count(), 1, "and nothing else is left");
     let provenance = fs::read(directory.join("coreflow-vpn.tsrust-build.json")).unwrap();
     let provenance: Provenance = serde_json::from_slice(&provenance).unwrap();
     assert_eq!(provenance.sha256, sha256(b"in the place of coreflow-vpnd"));
