@@ -76,11 +76,16 @@ fn rust_standard_library(source: &Source) -> Result<RuntimeComponent, Failure> {
     for name in RUST_LICENSES {
         notices.push(NoticeText { name: name.to_owned(), text: read(&format!("licenses/{name}"))? });
     }
+    // The page is silent of the one part that is linked into whatever rustc makes.
+    notices.push(notice("compiler-builtins", include_str!("../notices/compiler-builtins.txt")));
+    notices.push(notice("libm", include_str!("../notices/libm.txt")));
     Ok(RuntimeComponent {
         name: "Rust standard library, with the crates that are linked into it".to_owned(),
         version: source.compiler.clone(),
         purl: format!("pkg:generic/rust@{}", source.compiler),
-        license: "(MIT OR Apache-2.0) AND Unicode-3.0 AND BSD-2-Clause".to_owned(),
+        license:
+            "(MIT OR Apache-2.0) AND MIT AND Apache-2.0 WITH LLVM-exception AND Unicode-3.0 AND BSD-2-Clause"
+                .to_owned(),
         source: format!(
             "https://static.rust-lang.org/dist/rustc-{}-src.tar.xz, folder library",
             source.compiler
@@ -201,6 +206,12 @@ mod tests {
         let [rust, glibc, libgcc] = &parts[..] else { panic!("three parts") };
         assert_eq!(rust.version, source.compiler);
         assert!(rust.notices[0].text.contains("hashbrown"), "its own crates are in it");
+        let texts: Vec<&str> = rust.notices.iter().map(|notice| notice.text.as_str()).collect();
+        for part in
+            ["is derived from LLVM's compiler-rt", "LLVM Exceptions to the Apache 2.0 License", "musl"]
+        {
+            assert!(texts.iter().any(|text| text.contains(part)), "{part}: what every executable has of it");
+        }
         assert!(glibc.version.starts_with("GNU C Library ("), "{}", glibc.version);
         assert!(glibc.source.contains("https://") && glibc.source.contains(&source.commit));
         assert!(glibc.notices[1].text.contains("GNU LESSER GENERAL PUBLIC LICENSE"));
