@@ -73,8 +73,14 @@ pub(crate) async fn serve(
     exchanged: Arc<Exchanged>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let greeted =
-        greet::<PulldToRelayd, RelaydToPulld>(end, Descriptors::Accepted, Role::Pulld, Role::Relayd).await;
+    let greeting =
+        greet::<PulldToRelayd, RelaydToPulld>(end, Descriptors::Accepted, Role::Pulld, Role::Relayd);
+    let greeted = tokio::select! {
+        biased;
+        // Nothing was asked yet, so nothing is waited for.
+        _ = stopped.wait_for(|stopped| *stopped) => return,
+        greeted = greeting => greeted,
+    };
     let (sender, receiver) = match greeted {
         Ok(greeted) => greeted,
         Err(why) => return warn!("the link to relayd was not greeted: {why}"),

@@ -13,7 +13,7 @@ use crate::{
     declared::{DAEMON, DeclaredFile, PROVENANCE, declared, demand_declared},
     digest::{sha256, sha256_of_file},
     failure::Failure,
-    manifest::{Bundle, BundleFile, CHECKSUMS, MANIFEST, Manifest, bundle_name, checksums},
+    manifest::{Bundle, BundleFile, CHECKSUMS, MANIFEST, Manifest, SET, bundle_name, checksums},
     provenance::Provenance,
     runtime::Linkage,
     source::Source,
@@ -49,6 +49,7 @@ pub fn seal(source: &Source, purpose: Purpose, staged: &[Staged], into: &Path) -
         demand_all(staged)?;
     }
     let declared = declared(&source.root)?;
+    clear(into)?;
     let mut files = Vec::new();
     let mut bundles = Vec::new();
     for Staged { target, directory, linkage } in staged {
@@ -113,6 +114,20 @@ fn contents(directory: &Path, declared: &[DeclaredFile]) -> Result<Vec<BundleFil
         })
     });
     described.collect()
+}
+
+/// Removes the archives and bills of a former set, which the new manifest does not vouch for: a folder that is published
+/// whole would publish them too.
+fn clear(into: &Path) -> Result<(), Failure> {
+    for entry in fs::read_dir(into).map_err(Failure::file(into))? {
+        let path = entry.map_err(Failure::file(into))?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let of_a_set = name.strip_prefix(SET).is_some_and(|rest| rest.starts_with('-'));
+        if of_a_set && [".tar.gz", ".cdx.json"].iter().any(|end| name.ends_with(end)) {
+            fs::remove_file(&path).map_err(Failure::file(&path))?;
+        }
+    }
+    Ok(())
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {

@@ -54,6 +54,12 @@ fn staged(home: &Path, source: &Source, targets: &[Target]) -> Vec<Staged> {
     targets.iter().map(stage).collect()
 }
 
+/// Of an earlier version, in the folder that is sealed into.
+const FORMER: [&str; 2] =
+    ["coreflow-relay-32.9.0-linux-amd64.tar.gz", "coreflow-relay-32.9.0-linux-amd64.cdx.json"];
+/// Not of a set.
+const FOREIGN: [&str; 2] = ["coreflow-relayed.tar.gz", "notes.txt"];
+
 /// A sealed set and what its consumer pins of it.
 struct Sealed {
     home: TempDir,
@@ -65,6 +71,9 @@ fn sealed(purpose: Purpose) -> Sealed {
     let (home, source) = (tempfile::tempdir().unwrap(), tagged());
     let set = home.path().join("set");
     fs::create_dir(&set).unwrap();
+    for name in FORMER.iter().chain(&FOREIGN) {
+        fs::write(set.join(name), "of before").unwrap();
+    }
     let manifest = seal(&source, purpose, &staged(home.path(), &source, &Target::ALL), &set).unwrap();
     let pin = Pin { version: source.version, commit: source.commit, manifest, purpose: Purpose::Publication };
     Sealed { home, set, pin }
@@ -104,6 +113,11 @@ fn a_sealed_set_has_its_two_archives_and_what_vouches_for_them() {
             assert_eq!(stated[file.path.as_str()], format!("{:04o}", file.mode));
         }
     }
+    // What the manifest does not vouch for is not beside it; what is no archive of a set is nobody's business.
+    assert!(
+        FORMER.iter().all(|name| !set.join(name).exists())
+            && FOREIGN.iter().all(|name| set.join(name).exists())
+    );
     let sums = fs::read_to_string(set.join("SHA256SUMS.txt")).unwrap();
     let listed: BTreeMap<&str, &str> =
         sums.lines().map(|line| line.split_once("  ").unwrap()).map(|(sum, name)| (name, sum)).collect();

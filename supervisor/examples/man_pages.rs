@@ -27,7 +27,9 @@ pub(crate) fn pages() -> io::Result<BTreeMap<String, Vec<u8>>> {
         command.build();
         let parts: Vec<Command> = command.get_subcommands().cloned().collect();
         for command in [command].into_iter().chain(parts) {
-            let page = Man::new(command).section(SECTION).manual("Coreflow");
+            // A part of a command has no version of its own to be told by.
+            let source = concat!("coreflow ", env!("CARGO_PKG_VERSION"));
+            let page = Man::new(command).section(SECTION).manual("Coreflow").source(source);
             let mut text = Vec::new();
             page.render(&mut text)?;
             pages.insert(page.get_filename(), text);

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use coreflow_tests::attacks::refuse_on_this_thread;
 use coreflow_tests::authority::Authority;
 use coreflow_tests::binaries::binaries;
 use coreflow_tests::cloudly::{Cloudly, Step, VpnNetwork};
@@ -37,32 +36,6 @@ fn demand_root() {
         nix::unistd::geteuid().is_root(),
         "this test reads the memory and descriptors of other users' processes: run it as root"
     );
-}
-
-/// ARC-21: a relay whose workers may load no system call filter does not become ready, and says why; one without Landlock
-/// says what is missing and runs.
-#[tokio::test]
-async fn a_relay_without_its_filter_serves_nobody() {
-    let start = |call: i64| async move {
-        let (cloudly, setup) = bed(&distinctive_bearer(), BearerPlace::Credential).await;
-        let setup = setup.controlled();
-        // A filter binds a thread and what it starts.
-        let refused = move || {
-            refuse_on_this_thread(call, nix::libc::EPERM);
-            setup.start()
-        };
-        (cloudly, std::thread::spawn(refused).join().unwrap())
-    };
-    let (cloudly, relay) = start(nix::libc::SYS_seccomp).await;
-    relay.wait_line("worker-unconfined: the system call filter was refused (EPERM").await.unwrap();
-    let status = relay.status().await;
-    assert!(status.code == Some(3) && status.stdout.contains("not ready"), "{status:?}");
-    let open = relay.lines().iter().any(|line| line.text.contains("is open for Cloudly"));
-    assert!(!open && cloudly.acceptances() == 0);
-
-    let (_cloudly, relay) = start(nix::libc::SYS_landlock_create_ruleset).await;
-    relay.wait_open().await.unwrap();
-    relay.wait_line("confinement is degraded: landlock is absent").await.unwrap();
 }
 
 /// A bearer that reads otherwise in base64 and percent-encoded, and like nothing else.

@@ -16,6 +16,7 @@
 //! | `SIGTERM` twice at each of these | [`a_second_signal_at_any_step_ends_it_at_once_with_one`] |
 //! | `SIGTERM` while a renewal's exchange is in flight, while its answer is announced, while a registration is, while parked | [`a_signal_to_a_relay_that_waits_for_cloudly_ends_it_with_zero`] |
 //! | `SIGTERM` while a failed start is undone | [`a_signal_while_a_failed_start_is_undone_leaves_nothing`] |
+//! | a service manager or a container that refuses `seccomp`, or Landlock's calls | [`a_relay_without_its_filter_serves_nobody`] |
 //! | faults of the certificate, of the exchange, of the session | `certificate_faults.rs`, `exchange_faults.rs`, `cloudly_faults.rs` |
 #![expect(clippy::unwrap_used, reason = "a test fails by it, and its shared steps are parts of tests")]
 
@@ -23,6 +24,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
+use coreflow_tests::attacks::refuse_on_this_thread;
 use coreflow_tests::authority::{Authority, Flaw};
 use coreflow_tests::cloudly::{Cloudly, Front, Gate, Stage, Step, UPGRADE};
 use coreflow_tests::processes::{is_alive, signal};
@@ -63,6 +65,31 @@ async fn fails(setup: &RelaySetup, cause: &str) -> String {
     assert!(line.stderr && line.text.contains(cause), "{cause} in {line:?}");
     assert_eq!((count(&relay, OPEN), relay.workers()), (0, BTreeMap::new()));
     relay.lines().into_iter().map(|line| line.text + "\n").collect()
+}
+
+/// ARC-21: a relay whose workers may load no system call filter does not become ready, and says why; one without Landlock
+/// says what is missing and runs.
+#[tokio::test]
+async fn a_relay_without_its_filter_serves_nobody() {
+    let start = |call: i64| async move {
+        let (cloudly, setup) = bed().await;
+        let setup = setup.controlled();
+        // A filter binds a thread and what it starts.
+        let refused = move || {
+            refuse_on_this_thread(call, nix::libc::EPERM);
+            setup.start()
+        };
+        (cloudly, std::thread::spawn(refused).join().unwrap())
+    };
+    let (cloudly, relay) = start(nix::libc::SYS_seccomp).await;
+    relay.wait_line("worker-unconfined: the system call filter was refused (EPERM").await.unwrap();
+    let status = relay.status().await;
+    assert!(status.code == Some(3) && status.stdout.contains("not ready"), "{status:?}");
+    assert_eq!((count(&relay, OPEN), cloudly.acceptances()), (0, 0));
+
+    let (_cloudly, relay) = start(nix::libc::SYS_landlock_create_ruleset).await;
+    relay.wait_open().await.unwrap();
+    relay.wait_line("confinement is degraded: landlock is absent").await.unwrap();
 }
 
 /// CFG-08, CFG-10, CFG-12, CFG-14, CFG-17, CFG-18, CFG-19, CFG-20, START-15, START-16, START-17: each mandatory

@@ -1,10 +1,5 @@
 //! Attempts on parts of the kernel that reach far: namespaces, mounts, programs that run in it, keys, shared memory.
 
-#![cfg_attr(
-    target_arch = "x86_64",
-    expect(unsafe_code, reason = "a gate of the kernel is called by its instruction")
-)]
-
 use std::ffi::CStr;
 
 use super::attempts::{Answered, Attempt, call, word};
@@ -33,16 +28,6 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     ("watch the host's files", |_| {
         // The one form that needs no capability: files are told by their handles.
         call(libc::SYS_fanotify_init, [libc::FAN_REPORT_FID as usize, 0, 0, 0, 0]).map(word)
-    }),
-    #[cfg(target_arch = "x86_64")]
-    ("call by the 32-bit gate", |_| {
-        // `getpid` of that ABI.
-        let mut answer: isize = 20;
-        // SAFETY: the gate keeps every register but the one of the answer, and this call has no argument.
-        unsafe {
-            std::arch::asm!("int 0x80", inout("rax") answer, out("r8") _, out("r9") _, out("r10") _, out("r11") _)
-        };
-        Errno::result(answer).map(word)
     }),
     ("call by an x32 number", |_| call(X32 | libc::SYS_ptrace, [0; 5]).map(word)),
     ("io_uring", |_| {

@@ -1,6 +1,9 @@
 //! What a stop leaves of the pulls.
 
+use std::{sync::Arc, time::Duration};
+
 use coreflow_ipc::messages::pulls::RegistryFailure;
+use tokio::{sync::watch, time::timeout};
 
 use super::stand::{Stand, whole};
 
@@ -31,6 +34,22 @@ async fn pulls_that_are_under_way_at_a_stop_end_whole() {
     let (body, is_whole) = stand.rest(stream).await;
     assert_eq!((body.len(), is_whole), (100_000, true));
     assert!(stand.message().await.is_none(), "the link goes on");
+}
+
+/// Nor for a relayd that has not spoken yet.
+#[tokio::test(start_paused = true)]
+async fn a_stop_before_the_greeting_ends_the_link_at_once() {
+    let (_own, end) = std::os::unix::net::UnixStream::pair().unwrap();
+    let stop = watch::Sender::new(false);
+    let (configured, notices, counts) = (Arc::default(), Arc::default(), Arc::default());
+    let serving = super::serve(end.into(), configured, notices, counts, stop.subscribe());
+    let mut serving = std::pin::pin!(serving);
+    let before = tokio::time::Instant::now();
+    // On this clock a wait passes as soon as nothing else can happen.
+    assert!(timeout(Duration::from_millis(1), &mut serving).await.is_err(), "it waits for the greeting");
+    stop.send_replace(true);
+    serving.await;
+    assert_eq!(before.elapsed(), Duration::from_millis(1));
 }
 
 /// A stop waits for nothing where nothing is under way.
