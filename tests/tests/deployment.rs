@@ -176,7 +176,8 @@ fn the_package_is_private_and_its_source_is_mit() {
     }
     assert!(packages >= 6, "{packages} packages");
     // The commands of an installation take the whole release directory, in which the license is.
-    assert_states(&read("README.md"), &["cp -r dist_relay/linux-amd64 /opt/coreflow"]);
+    let copied = "cp --recursive --preserve=mode --no-target-directory dist_relay/linux-amd64 /opt/coreflow";
+    assert_states(&read("README.md"), &[copied]);
     assert_states(&read("release/src/declared.rs"), &["(\"license\", \"LICENSE\")"]);
 }
 
