@@ -297,3 +297,6 @@ impl Restore {
         Answer::json(200, &progress)
     }
 }
+
+#[cfg(test)]
+mod tests;
