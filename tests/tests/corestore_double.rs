@@ -399,6 +399,8 @@ async fn a_closure_crosses_whole_or_not() {
     let content: Vec<u8> = (0..3 * BODY_LIMIT).map(|at| u8::try_from(at % 251).unwrap()).collect();
     from.store(|store| store.database("service-1", &content));
     let asked = json!({"backupId": "b-1", "serviceId": "service-1", "bindingId": "binding-1"});
+    assert_eq!(call(&from, EXPORT, &asked).await.status, 404, "nothing was reconciled under this binding");
+    assert_eq!(call(&from, RECONCILE, &database_binding("service-1")).await.status, 200);
     let exported = call(&from, EXPORT, &asked).await;
     let of = |name: &str| exported.headers.get(name).unwrap().to_str().unwrap();
     let (stated, receipt) = (of("x-closure-digest"), of("x-closure-receipt"));

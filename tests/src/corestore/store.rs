@@ -1,12 +1,17 @@
-//! What one node's Corestore has: services with their resources, legacy resources, credential bindings, volumes,
-//! snapshots and database closures. `request → answer`; it has no clock and no socket.
+//! What one node's Corestore has: services with their resources, legacy resources, credential bindings and volumes; the
+//! snapshots and closures of them are in [`archive`]. `request → answer`; it has no clock and no socket.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod archive;
+
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, digest, read, refused};
+use archive::Snapshot;
+
+pub use archive::ClosureHead;
 
 /// Why a legacy resource keeps a binding from being reconciled (PLT-48).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,11 +44,6 @@ struct Service {
     volumes: BTreeMap<String, Vec<u8>>,
     /// What `/resources/provision` made, by capability, and how its adoption stands.
     legacy: BTreeMap<String, Legacy>,
-}
-
-struct Snapshot {
-    backup: String,
-    content: Vec<u8>,
 }
 
 /// What is kept of a reconciled binding.
@@ -137,49 +137,6 @@ struct VolumeRequest {
     name: String,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct SnapshotRequest {
-    backup_id: String,
-    service_id: String,
-    kind: String,
-    name: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct RestoreRequest {
-    service_id: String,
-    kind: String,
-    name: String,
-    snapshot_id: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct PruneRequest {
-    keep_backup_ids: BTreeSet<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct ExportRequest {
-    backup_id: String,
-    service_id: String,
-    binding_id: String,
-}
-
-/// What the headers of a closure's restore state.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClosureHead {
-    /// The service whose database it is.
-    pub service: String,
-    /// The digest of the whole body.
-    pub digest: String,
-    /// The receipt of its export.
-    pub receipt: String,
-}
-
 impl Store {
     /// The empty store of a node.
     pub fn new(cluster: &str, node: &str) -> Self {
@@ -194,6 +151,26 @@ impl Store {
     /// The content of a service's database.
     pub fn database_of(&self, service: &str) -> Option<&[u8]> {
         self.services.get(service)?.database.as_deref()
+    }
+
+    /// Gives a service a bucket with this content.
+    pub fn bucket(&mut self, service: &str, content: &[u8]) {
+        self.service(service).bucket = Some(content.to_vec());
+    }
+
+    /// The content of a service's bucket.
+    pub fn bucket_of(&self, service: &str) -> Option<&[u8]> {
+        self.services.get(service)?.bucket.as_deref()
+    }
+
+    /// Gives a service a volume with this content.
+    pub fn volume(&mut self, service: &str, name: &str, content: &[u8]) {
+        self.service(service).volumes.insert(name.to_owned(), content.to_vec());
+    }
+
+    /// The content of a service's volume.
+    pub fn volume_of(&self, service: &str, name: &str) -> Option<&[u8]> {
+        self.services.get(service)?.volumes.get(name).map(Vec::as_slice)
     }
 
     /// Has a resource that `/resources/provision` made for a service; `capability` as in a binding.
@@ -212,7 +189,7 @@ impl Store {
             "GET /control/legacy-resources" => Ok(self.legacy_resources(now)),
             "POST /control/credential-bindings/reconcile" => self.reconcile(body, now),
             "POST /control/credential-bindings/material" => self.material(body),
-            "POST /control/volumes" => self.volume(body),
+            "POST /control/volumes" => self.create_volume(body),
             "POST /control/snapshots" => self.snapshot(body),
             "POST /control/snapshots/restore" => self.restore(body),
             "POST /control/archive/prune" => self.prune(body),
@@ -323,7 +300,7 @@ impl Store {
         Ok(Answer::json(200, &material))
     }
 
-    fn volume(&mut self, body: &[u8]) -> Result<Answer, Answer> {
+    fn create_volume(&mut self, body: &[u8]) -> Result<Answer, Answer> {
         let asked: VolumeRequest = read(body)?;
         let volumes = &mut self.service(&asked.service_id).volumes;
         let created = !volumes.contains_key(&asked.name);
@@ -341,62 +318,7 @@ impl Store {
             _ => Err(unknown()),
         }
     }
-
-    fn snapshot(&mut self, body: &[u8]) -> Result<Answer, Answer> {
-        let asked: SnapshotRequest = read(body)?;
-        let content = self.content(&asked.service_id, &asked.kind, &asked.name)?.clone();
-        self.taken += 1;
-        let id = format!("snapshot-{}-{}", self.node, self.taken);
-        let answer = json!({"snapshotId": id, "sizeBytes": content.len(), "digest": digest(&content)});
-        self.snapshots.insert(id, Snapshot { backup: asked.backup_id, content });
-        Ok(Answer::json(200, &answer))
-    }
-
-    fn restore(&mut self, body: &[u8]) -> Result<Answer, Answer> {
-        let asked: RestoreRequest = read(body)?;
-        let snapshot = self.snapshots.get(&asked.snapshot_id);
-        let snapshot = snapshot.ok_or_else(|| refused(404, "snapshot-unknown", "not in this archive"))?;
-        let content = snapshot.content.clone();
-        *self.content(&asked.service_id, &asked.kind, &asked.name)? = content;
-        Ok(Answer::json(200, &json!({"snapshotId": asked.snapshot_id, "restored": true})))
-    }
-
-    fn prune(&mut self, body: &[u8]) -> Result<Answer, Answer> {
-        let asked: PruneRequest = read(body)?;
-        let (mut pruned, mut freed) = (BTreeSet::new(), 0);
-        self.snapshots.retain(|_, snapshot| {
-            let kept = asked.keep_backup_ids.contains(&snapshot.backup);
-            if !kept {
-                pruned.insert(snapshot.backup.clone());
-                freed += snapshot.content.len();
-            }
-            kept
-        });
-        Ok(Answer::json(200, &json!({"prunedBackupIds": pruned, "freedBytes": freed})))
-    }
-
-    fn export(&self, body: &[u8]) -> Result<Answer, Answer> {
-        let asked: ExportRequest = read(body)?;
-        let content = self.database_of(&asked.service_id);
-        let content = content.ok_or_else(|| refused(404, "resource-unknown", "database"))?.to_vec();
-        let receipt = format!("closure:{}:{}", asked.backup_id, asked.binding_id);
-        let headers = vec![("x-closure-digest", digest(&content)), ("x-closure-receipt", receipt)];
-        Ok(Answer { status: 200, headers, body: content })
-    }
-
-    /// Puts a closure that has arrived in the place of a service's database, unless it is another than was stated.
-    pub fn import(&mut self, head: &ClosureHead, content: &[u8]) -> Answer {
-        let found = digest(content);
-        if found != head.digest {
-            return refused(422, "closure-mismatch", "not the bytes that were stated");
-        }
-        self.service(&head.service).database = Some(content.to_vec());
-        self.receipts.insert(head.service.clone(), head.receipt.clone());
-        Answer::json(200, &json!({"restored": true, "byteLength": content.len(), "digest": found}))
-    }
-
-    /// The receipt of the closure that a service's database came from.
-    pub fn receipt_of(&self, service: &str) -> Option<&str> {
-        self.receipts.get(service).map(String::as_str)
-    }
 }
+
+#[cfg(test)]
+mod tests;
