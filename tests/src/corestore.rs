@@ -4,30 +4,33 @@
 //! It listens on loopback without TLS, takes a call of whoever has the token, and keeps of each call what arrived.
 
 pub mod answer;
+mod pace;
 pub mod restores;
 pub mod store;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, header};
-use http_body_util::{BodyExt, Limited};
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use http_body_util::Limited;
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::waiting::Change;
 use answer::{Answer, digest, refused};
+use pace::{AnswerBody, Faults};
 use restores::Restores;
 use store::{ClosureHead, Store};
+
+pub use pace::PIECE;
 
 /// Largest body of a call, in bytes; a closure has none.
 pub const BODY_LIMIT: usize = 1 << 20;
@@ -36,15 +39,22 @@ const RESTORES: &str = "POST /control/isolated-restores/";
 /// The call whose body is a closure.
 const IMPORT: &str = "PUT /control/database-closures/restore";
 
-/// What becomes of a call instead of its answer, or of the answer on its way.
+/// What becomes of a call instead of its answer, or of the bodies on their way. A call that stands still in one of them
+/// goes on once the test sets another fault of that call, or none, and then meets that one. One that met
+/// [`Fault::Silent`] stays silent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// There is no answer, and the connection stays.
+    /// There is no answer, and the connection stays. The call is not carried out.
     Silent,
-    /// The connection ends.
+    /// The connection ends, and the call is not carried out.
     Reset,
-    /// Another answer.
+    /// Another answer, of a call that is not carried out.
     Instead(Answer),
+    /// The call is carried out, and its answer stands still before its first byte.
+    Held,
+    /// The body of the call is read up to so many bytes and the rest of the piece that they end in, which is [`PIECE`] at
+    /// most; then it stands still.
+    ReadUpTo(usize),
     /// The answer stands still after so many bytes of its body.
     StallAfter(usize),
     /// The connection ends after so many bytes of the answer's body.
@@ -67,12 +77,14 @@ struct State {
     now: u64,
     store: Store,
     restores: Restores,
-    faults: BTreeMap<String, Fault>,
+    /// How much of the body of the latest of each call was read, in bytes.
+    read: BTreeMap<String, usize>,
     arrived: Vec<Arrived>,
 }
 
 struct Shared {
     state: Mutex<State>,
+    faults: watch::Sender<Faults>,
     change: Change,
 }
 
@@ -102,10 +114,11 @@ impl Corestore {
             now,
             store: Store::new(cluster, node),
             restores: Restores::new(cluster, node),
-            faults: BTreeMap::new(),
+            read: BTreeMap::new(),
             arrived: Vec::new(),
         };
-        let shared = Arc::new(Shared { state: Mutex::new(state), change: Change::default() });
+        let faults = watch::Sender::new(Faults::new());
+        let shared = Arc::new(Shared { state: Mutex::new(state), faults, change: Change::default() });
         let listening = tokio::spawn(listen(shared.clone(), listener));
         Ok(Self { shared, address, listening })
     }
@@ -132,11 +145,15 @@ impl Corestore {
 
     /// From now on every such call (method and path) meets the fault; `None` mends it.
     pub fn fault(&self, call: &str, fault: Option<Fault>) {
-        let mut state = self.state();
-        match fault {
-            Some(fault) => drop(state.faults.insert(call.to_owned(), fault)),
-            None => drop(state.faults.remove(call)),
-        }
+        self.shared.faults.send_modify(|faults| match fault {
+            Some(fault) => drop(faults.insert(call.to_owned(), fault)),
+            None => drop(faults.remove(call)),
+        });
+    }
+
+    /// How much of the body of the latest such call (method and path) was read, in bytes; `None` before the first.
+    pub fn read(&self, call: &str) -> Option<usize> {
+        self.state().read.get(call).copied()
     }
 
     /// What it stores.
@@ -154,7 +171,7 @@ impl Corestore {
         self.state().arrived.clone()
     }
 
-    /// Announces each call that arrives.
+    /// Announces each call that arrives, and each piece of its body.
     pub fn change(&self) -> &Change {
         &self.shared.change
     }
@@ -191,7 +208,10 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream) {
             exchange(&shared, request).await.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionReset))
         }
     });
-    drop(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
+    let connection = hyper::server::conn::http1::Builder::new()
+        .max_buf_size(PIECE)
+        .serve_connection(TokioIo::new(stream), service);
+    drop(connection.await);
 }
 
 /// The answer to one call; `None` ends the connection.
@@ -204,14 +224,14 @@ async fn exchange(shared: &Shared, request: Request<Incoming>) -> Option<Respons
         bearer.and_then(|value| value.strip_prefix("Bearer ")) == Some(&state.token)
     };
     let answered = if authorized {
-        read(&call, &head.headers, body).await
+        read(shared, &call, &head.headers, body).await
     } else {
         // ISO-23: 401 is the bearer's, 403 a grant's.
         Err(Answer::json(401, &json!({"error": "unauthorized"})))
     };
     let (answer, fault) = {
         let mut state = shared.state();
-        let fault = state.faults.get(&call).cloned();
+        let fault = shared.faults.borrow().get(&call).cloned();
         let body = answered.as_ref().ok().map(|body| digest(body));
         state.arrived.push(Arrived { call: call.clone(), authorized, body });
         let answer = match answered {
@@ -222,23 +242,29 @@ async fn exchange(shared: &Shared, request: Request<Incoming>) -> Option<Respons
         (answer, fault)
     };
     shared.change.announce();
+    let fault = match fault {
+        Some(Fault::Held) => pace::moved(&mut shared.faults.subscribe(), &call, Some(&Fault::Held)).await,
+        fault => fault,
+    };
     match (answer, fault) {
         (_, Some(Fault::Silent)) => std::future::pending().await,
         (_, Some(Fault::Reset)) | (None, None) => None,
-        (_, Some(Fault::Instead(answer))) => Some(response(answer, usize::MAX, false)),
-        (Some(answer), Some(Fault::StallAfter(bytes))) => Some(response(answer, bytes, true)),
-        (Some(answer), Some(Fault::CutAfter(bytes))) => Some(response(answer, bytes, false)),
-        (Some(answer), None) => Some(response(answer, usize::MAX, false)),
-        (None, Some(Fault::StallAfter(_) | Fault::CutAfter(_))) => None,
+        (_, Some(Fault::Instead(answer))) => Some(response(shared, &call, None, answer)),
+        (
+            Some(answer),
+            fault @ (Some(Fault::Held | Fault::ReadUpTo(_) | Fault::StallAfter(_) | Fault::CutAfter(_))
+            | None),
+        ) => Some(response(shared, &call, fault, answer)),
+        (None, Some(Fault::Held | Fault::ReadUpTo(_) | Fault::StallAfter(_) | Fault::CutAfter(_))) => None,
     }
 }
 
 /// The whole body of a call: at most [`BODY_LIMIT`], but for a closure, which states its exact length.
-async fn read(call: &str, headers: &HeaderMap, body: Incoming) -> Result<Bytes, Answer> {
+async fn read(shared: &Shared, call: &str, headers: &HeaderMap, body: Incoming) -> Result<Bytes, Answer> {
     let broken = || refused(400, "body-invalid", "it broke off");
     if call != IMPORT {
-        let body = Limited::new(body, BODY_LIMIT).collect().await;
-        return body.map(http_body_util::Collected::to_bytes).map_err(|error| {
+        let body = pace::read(shared, call, Limited::new(body, BODY_LIMIT)).await;
+        return body.map_err(|error| {
             if error.is::<http_body_util::LengthLimitError>() {
                 refused(413, "body-too-large", "at most 1 MiB")
             } else {
@@ -252,7 +278,7 @@ async fn read(call: &str, headers: &HeaderMap, body: Incoming) -> Result<Bytes, 
     if !headers.contains_key(header::CONTENT_LENGTH) {
         return Err(refused(411, "length-required", "exactly"));
     }
-    body.collect().await.map(http_body_util::Collected::to_bytes).map_err(|_| broken())
+    pace::read(shared, call, body).await.map_err(|_| broken())
 }
 
 impl State {
@@ -279,57 +305,19 @@ impl State {
     }
 }
 
-/// The answer on its way: of its body `most` bytes at once, and then its end or none.
-fn response(answer: Answer, most: usize, stalls: bool) -> Response<AnswerBody> {
-    let length = answer.body.len() as u64;
-    let mut sent = Bytes::from(answer.body);
-    let cut = most < sent.len();
-    sent.truncate(most);
-    let mut response = Response::builder().status(answer.status).header(header::CONTENT_LENGTH, length);
+/// The answer on its way, under the fault that the call met.
+fn response(shared: &Shared, call: &str, fault: Option<Fault>, answer: Answer) -> Response<AnswerBody> {
+    let mut response =
+        Response::builder().status(answer.status).header(header::CONTENT_LENGTH, answer.body.len());
     if answer.headers.is_empty() {
         response = response.header(header::CONTENT_TYPE, "application/json");
     }
     for (name, value) in answer.headers {
         response = response.header(name, value);
     }
-    let end = match (cut, stalls) {
-        (false, _) => End::Whole,
-        (true, true) => End::Stalls,
-        (true, false) => End::Cut,
-    };
-    response.body(AnswerBody { sent: Some(sent), length, end }).expect("names and values are of the double")
+    let body = AnswerBody::new(shared, call, fault, answer.body);
+    response.body(body).expect("names and values are of the double")
 }
 
-#[derive(Clone, Copy)]
-enum End {
-    Whole,
-    Stalls,
-    Cut,
-}
-
-struct AnswerBody {
-    sent: Option<Bytes>,
-    length: u64,
-    end: End,
-}
-
-impl Body for AnswerBody {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        match (self.sent.take().filter(|sent| !sent.is_empty()), self.end) {
-            (Some(sent), _) => Poll::Ready(Some(Ok(Frame::data(sent)))),
-            (None, End::Whole) => Poll::Ready(None),
-            (None, End::Stalls) => Poll::Pending,
-            (None, End::Cut) => Poll::Ready(Some(Err(io::ErrorKind::ConnectionReset.into()))),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.length)
-    }
-}
+#[cfg(test)]
+mod tests;
