@@ -42,7 +42,9 @@ use crate::free_port::free_port;
 use crate::registry::Registry;
 use crate::waiting::{BOUND, Change, Late, poll};
 
-pub use closures::{CHUNK, Frame, FrameBody, LARGEST, Replication, StreamName, WINDOW, sha256};
+pub use closures::{
+    CHUNK, Frame, FrameBody, LARGEST, PROGRESS_TIMEOUT_MS, Replication, StreamName, WINDOW, sha256,
+};
 pub use ingress::{Route, route_table};
 pub use leases::{HOLD, Signed, SignedRun, SigningAuthority, Windows};
 pub use platform::{Capability, NodeCorestore, PlatformBinding};

@@ -10,8 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 use coreflow_tests::authority::Authority;
 use coreflow_tests::carrier::{Carrier, Event};
 use coreflow_tests::cloudly::{
-    CHUNK, Capability, Cloudly, Frame, FrameBody, NodeCorestore, PlatformBinding, PublicationFault,
-    REVOKED_KEPT, Replication, Settings, StreamName, mutation_id, sha256,
+    CHUNK, Capability, Cloudly, Frame, FrameBody, NodeCorestore, PROGRESS_TIMEOUT_MS, PlatformBinding,
+    PublicationFault, REVOKED_KEPT, Replication, Settings, StreamName, mutation_id, sha256,
 };
 use coreflow_tests::corestore::answer::digest;
 use coreflow_tests::dial::{Target, websocket};
@@ -370,8 +370,8 @@ async fn back_up(
     stage.cloudly.replication(name, "service-1").unwrap()
 }
 
-/// Sends a closure within its credit, until its receipt.
-async fn send_closure(relay: &mut Relay, name: &str, bytes: &[u8], sound: bool) {
+/// Gets leave to send a closure.
+async fn begin_closure(relay: &Relay, name: &str, bytes: &[u8]) -> StreamName {
     let (stream_id, stated) = (format!("stream-of-{name}"), digest(bytes));
     let body = json!({"backupId": name, "serviceId": "service-1", "nodeId": "node-1", "receipt": "receipt-1",
         "stream": {"_isVirtualStream": true, "protocol": "virtual-stream-v1", "streamId": stream_id,
@@ -381,7 +381,12 @@ async fn send_closure(relay: &mut Relay, name: &str, bytes: &[u8], sound: bool) 
             "transport": {"kind": "binary-frames-v1"}}});
     let permitted = relay.ask("backupServiceDatabaseClosure", &body).await.unwrap();
     assert_eq!(permitted, json!({"permitted": true}));
-    let (stream, mut credit) = (StreamName::of(&stream_id), 0);
+    StreamName::of(&stream_id)
+}
+
+/// Sends a closure within its credit, until its receipt.
+async fn send_closure(relay: &mut Relay, name: &str, bytes: &[u8], sound: bool) {
+    let (stream, mut credit) = (begin_closure(relay, name, bytes).await, 0);
     for (place, part) in bytes.chunks(CHUNK).enumerate() {
         let offset = (place * CHUNK) as u64;
         while credit < offset + part.len() as u64 {
@@ -450,4 +455,46 @@ async fn a_replication_is_recorded_from_the_closure_that_was_accepted() {
     relay.send(stream, FrameBody::Receipt { accepted: true, text: "receipt-1".to_owned() }).await;
     let answered = stage.cloudly.wait_restored("b2", "service-1").await.unwrap();
     assert_eq!(answered, (true, "receipt-1".to_owned()));
+}
+
+/// Once Cloudly's clock says that a closure got on by no byte for 30 s, the relay is told which side went quiet, and the
+/// transfer is over: the node where it could have sent, Cloudly where it did not.
+#[tokio::test]
+async fn a_closure_that_stands_still_is_aborted_by_name() {
+    let stage = Stage::new().await;
+    let (mut relay, cloudly) = (stage.relay().await, &stage.cloudly);
+    let later = |times: u64| {
+        let ahead = i64::try_from(times * PROGRESS_TIMEOUT_MS).unwrap();
+        cloudly.change(|settings| settings.clock_ahead_ms = ahead);
+    };
+    let bytes = vec![7; 3 * CHUNK];
+    let part = CHUNK as u64;
+    for (times, bound, silent) in
+        [(1, None, "closure-stalled: node"), (2, Some(part), "closure-stalled: cloudly")]
+    {
+        cloudly.take_closures_up_to(bound).await;
+        let name = format!("b{times}");
+        let stream = begin_closure(&relay, &name, &bytes).await;
+        let FrameBody::Credit(credit) = relay.frame().await.body else { panic!("no credit") };
+        assert!(bound.is_none_or(|bound| bound == credit), "no further than the bound");
+        relay.send(stream, FrameBody::Chunk { offset: 0, bytes: bytes[..CHUNK].to_vec() }).await;
+        // Answered in order of arrival: by now the chunk was taken.
+        relay.ask(DESIRED, &json!({})).await.unwrap();
+        later(times);
+        cloudly.end_stalled_closures().await;
+        assert_eq!(relay.frame().await, Frame { stream, body: FrameBody::Abort(silent.to_owned()) });
+        assert_eq!(cloudly.replication(&name, "service-1"), Some(Replication::Failed(silent.to_owned())));
+    }
+
+    cloudly.store_closure("b3", "service-1", bytes.clone(), "receipt-1");
+    cloudly.give_closures_up_to(Some(part));
+    let wanted = json!({"backupId": "b3", "serviceId": "service-1", "nodeId": "node-1"});
+    let offered = relay.ask("restoreServiceDatabaseClosure", &wanted).await.unwrap();
+    let stream = StreamName::of(offered["stream"]["streamId"].as_str().unwrap());
+    relay.send(stream, FrameBody::Credit(bytes.len() as u64)).await;
+    assert!(matches!(relay.frame().await.body, FrameBody::Chunk { offset: 0, .. }));
+    later(3);
+    cloudly.end_stalled_closures().await;
+    assert_eq!(relay.frame().await.body, FrameBody::Abort("closure-stalled: cloudly".to_owned()));
+    assert!(!cloudly.wait_restored("b3", "service-1").await.unwrap().0);
 }

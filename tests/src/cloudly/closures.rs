@@ -1,8 +1,10 @@
 //! Database closures at Cloudly: taken in from the relay and given back to it in the binary frames of the session
-//! (contract of the Corestore half, section 7), and the replication record of each backup. It models BAK-14.
+//! (contract of the Corestore half, section 7), and the replication record of each backup. It models BAK-14. How slowly
+//! they go, and when one that stands still is given up, is in `progress`.
 
 mod descriptor;
 mod frames;
+mod progress;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +20,7 @@ use crate::waiting::{BOUND, Late};
 use descriptor::{composed, stated, text};
 
 pub use frames::{CHUNK, Frame, FrameBody, StreamName, WINDOW, sha256};
+pub use progress::PROGRESS_TIMEOUT_MS;
 
 /// The largest closure that it takes, in bytes.
 pub const LARGEST: u64 = 1 << 30;
@@ -59,6 +62,8 @@ struct Incoming {
     receipt: String,
     bytes: Vec<u8>,
     credit: u64,
+    /// When it was begun or last got a byte, Unix milliseconds.
+    progressed_at: u64,
 }
 
 /// A closure on its way out.
@@ -67,7 +72,11 @@ struct Outgoing {
     whose: Whose,
     bytes: Vec<u8>,
     sent: usize,
+    /// How far its receiver lets it go.
+    credit: usize,
     ended: bool,
+    /// When it was offered or last sent a byte, Unix milliseconds.
+    progressed_at: u64,
 }
 
 /// The transfers, what was stored, and what was asked for.
@@ -77,14 +86,18 @@ pub(super) struct Closures {
     outgoing: BTreeMap<StreamName, Outgoing>,
     stored: BTreeMap<Whose, Stored>,
     replications: BTreeMap<Whose, Replication>,
-    /// The last answer of the relay to a closure that it was sent: whether it was accepted, and its words.
+    /// How each closure that was sent to the relay ended: whether it was accepted, and in what words.
     restored: BTreeMap<Whose, (bool, String)>,
     streams: u64,
+    /// How many bytes of a closure are taken at most; all of them where there is no bound.
+    taken_most: Option<u64>,
+    /// How many bytes of a closure are sent at most; all of them where there is no bound.
+    given_most: Option<u64>,
 }
 
 impl Closures {
     /// Leave to send. The credit that goes with it is [`Closures::credit_of`]'s.
-    pub(super) fn begin_backup(&mut self, connection: u64, body: &Value) -> Result<Value, Refusal> {
+    pub(super) fn begin_backup(&mut self, connection: u64, body: &Value, now: u64) -> Result<Value, Refusal> {
         exact(body, &["backupId", "nodeId", "receipt", "serviceId", "stream"], &[], "closure")?;
         let (whose, stream) = (whose(body)?, &body["stream"]);
         let stated = stated(stream)?;
@@ -102,7 +115,8 @@ impl Closures {
             digest: stated.digest,
             receipt: text(body, "receipt")?.to_owned(),
             bytes: Vec::new(),
-            credit: WINDOW,
+            credit: self.taken_most.unwrap_or(WINDOW).min(WINDOW),
+            progressed_at: now,
         };
         self.incoming.insert(name, incoming);
         Ok(json!({"permitted": true}))
@@ -116,27 +130,40 @@ impl Closures {
     }
 
     /// Offers a stored closure; its bytes follow the relay's credit.
-    pub(super) fn begin_restore(&mut self, connection: u64, body: &Value) -> Result<Value, Refusal> {
+    pub(super) fn begin_restore(
+        &mut self,
+        connection: u64,
+        body: &Value,
+        now: u64,
+    ) -> Result<Value, Refusal> {
         exact(body, &["backupId", "nodeId", "serviceId"], &[], "closure")?;
         let whose = whose(body)?;
         let stored = self.stored.get(&whose).ok_or_else(|| Refusal::new("closure-unknown"))?.clone();
         self.streams += 1;
         let stream_id = format!("cloudly-closure-{}", self.streams);
         let descriptor = composed(&stream_id, &stored.bytes);
-        let outgoing = Outgoing { connection, whose, bytes: stored.bytes, sent: 0, ended: false };
+        let outgoing = Outgoing {
+            connection,
+            whose,
+            bytes: stored.bytes,
+            sent: 0,
+            credit: 0,
+            ended: false,
+            progressed_at: now,
+        };
         self.outgoing.insert(StreamName::of(&stream_id), outgoing);
         Ok(json!({"receipt": stored.receipt, "stream": descriptor}))
     }
 
     /// What is sent upon a frame. One of no stream that runs on its connection is answered with an abort, unless it
     /// ends a stream itself.
-    pub(super) fn received(&mut self, connection: u64, frame: Frame) -> Vec<Frame> {
+    pub(super) fn received(&mut self, connection: u64, frame: Frame, now: u64) -> Vec<Frame> {
         let stream = frame.stream;
         if self.incoming.get(&stream).is_some_and(|incoming| incoming.connection == connection) {
-            return self.taken(stream, frame.body);
+            return self.taken(stream, frame.body, now);
         }
         if self.outgoing.get(&stream).is_some_and(|outgoing| outgoing.connection == connection) {
-            return self.given(stream, frame.body);
+            return self.given(stream, frame.body, now);
         }
         match frame.body {
             FrameBody::Chunk { .. } | FrameBody::Credit(_) | FrameBody::End { .. } => {
@@ -146,10 +173,11 @@ impl Closures {
         }
     }
 
-    fn taken(&mut self, stream: StreamName, body: FrameBody) -> Vec<Frame> {
+    fn taken(&mut self, stream: StreamName, body: FrameBody, now: u64) -> Vec<Frame> {
+        let most = self.taken_most;
         let Some(incoming) = self.incoming.get_mut(&stream) else { return Vec::new() };
         let wrong = match body {
-            FrameBody::Chunk { offset, bytes } => match incoming.take(offset, &bytes) {
+            FrameBody::Chunk { offset, bytes } => match incoming.take(offset, &bytes, most, now) {
                 Ok(credit) => {
                     let credit = credit.map(|credit| Frame { stream, body: FrameBody::Credit(credit) });
                     return credit.into_iter().collect();
@@ -190,10 +218,11 @@ impl Closures {
         FrameBody::Receipt { accepted: true, text: receipt }
     }
 
-    fn given(&mut self, stream: StreamName, body: FrameBody) -> Vec<Frame> {
+    fn given(&mut self, stream: StreamName, body: FrameBody, now: u64) -> Vec<Frame> {
+        let most = self.given_most;
         let Some(outgoing) = self.outgoing.get_mut(&stream) else { return Vec::new() };
         let end = match body {
-            FrameBody::Credit(upto) => return outgoing.give(stream, upto),
+            FrameBody::Credit(upto) => return outgoing.give(stream, upto, most, now),
             FrameBody::Receipt { accepted, text } if outgoing.ended || !accepted => (accepted, text),
             FrameBody::Abort(reason) => (false, reason),
             FrameBody::Receipt { .. } => (false, "closure-receipt-early".to_owned()),
@@ -253,7 +282,13 @@ impl Closures {
 
 impl Incoming {
     /// Takes a chunk, and gives the credit that is due by it: once half of the window is used up.
-    fn take(&mut self, offset: u64, bytes: &[u8]) -> Result<Option<u64>, &'static str> {
+    fn take(
+        &mut self,
+        offset: u64,
+        bytes: &[u8],
+        most: Option<u64>,
+        now: u64,
+    ) -> Result<Option<u64>, &'static str> {
         let held = self.bytes.len() as u64;
         let after = held + bytes.len() as u64;
         if offset != held {
@@ -266,19 +301,24 @@ impl Incoming {
             return Err("closure-credit-exceeded");
         }
         self.bytes.extend_from_slice(bytes);
+        self.progressed_at = now;
         if self.credit - after > WINDOW / 2 {
             return Ok(None);
         }
-        self.credit = after + WINDOW;
-        Ok(Some(self.credit))
+        Ok(self.raise_credit(most))
     }
 }
 
 impl Outgoing {
     /// The chunks that credit allows, at most a window, and the end behind the last.
-    fn give(&mut self, stream: StreamName, upto: u64) -> Vec<Frame> {
-        let window = self.sent.saturating_add(usize::try_from(WINDOW).unwrap_or(usize::MAX));
-        let upto = usize::try_from(upto).unwrap_or(usize::MAX).min(window).min(self.bytes.len());
+    fn give(&mut self, stream: StreamName, upto: u64, most: Option<u64>, now: u64) -> Vec<Frame> {
+        let bounded = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let window = self.sent.saturating_add(bounded(WINDOW));
+        self.credit = self.credit.max(bounded(upto).min(window).min(self.bytes.len()));
+        let upto = self.credit.min(most.map_or(usize::MAX, bounded));
+        if self.sent < upto {
+            self.progressed_at = now;
+        }
         let mut frames = Vec::new();
         while self.sent < upto {
             let next = upto.min(self.sent + CHUNK);
@@ -340,14 +380,15 @@ impl Cloudly {
         self.shared.state().corestore.closures.stored.get(&whose).map(|stored| stored.bytes.clone())
     }
 
-    /// Waits until the relay answered a closure that it was sent: whether it accepted it, and in what words.
+    /// Waits until the relay answered a closure that it was sent, or Cloudly gave it up: whether it was accepted, and in
+    /// what words.
     ///
     /// # Errors
     /// [`Late`].
     pub async fn wait_restored(&self, backup: &str, service: &str) -> Result<(bool, String), Late> {
         let whose = (backup.to_owned(), service.to_owned());
         let look = || self.shared.state().corestore.closures.restored.get(&whose).cloned();
-        self.shared.change.until(BOUND, "the relay's receipt of a closure", look).await
+        self.shared.change.until(BOUND, "end of a closure that the relay is sent", look).await
     }
 }
 

@@ -56,8 +56,8 @@ impl State {
             "reportClusterPlatformBinding" => platform.report(body),
             "getSecretIngressRecipient" => publications.recipient(body),
             "publishCorestoreCredentialMaterial" => publications.publish(platform, cluster, body, now),
-            "backupServiceDatabaseClosure" => closures.begin_backup(number, body),
-            "restoreServiceDatabaseClosure" => closures.begin_restore(number, body),
+            "backupServiceDatabaseClosure" => closures.begin_backup(number, body, now),
+            "restoreServiceDatabaseClosure" => closures.begin_restore(number, body, now),
             _ => Err(Refusal::new(UNKNOWN_METHOD)),
         };
         answer.map(|answer| raw(&answer.to_string()))
@@ -69,7 +69,8 @@ impl State {
             self.unreadable.push(String::from_utf8_lossy(bytes).into_owned());
             return Vec::new();
         };
-        self.corestore.closures.received(number, frame)
+        let now = self.now_ms();
+        self.corestore.closures.received(number, frame, now)
     }
 
     /// The credit that goes with leave to send a closure.
