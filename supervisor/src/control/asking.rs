@@ -55,6 +55,9 @@ impl fmt::Display for AskError {
                     }
                     io::ErrorKind::ConnectionRefused => "the relay that made this socket is gone",
                     io::ErrorKind::PermissionDenied => "ask as root, or as the user that the relay runs as",
+                    io::ErrorKind::InvalidInput => {
+                        "no control socket can be there; name its path with --socket"
+                    }
                     _ => "see whether the relay runs",
                 };
                 write!(f, "control-unreachable: {}: {kind}; {remedy}", path.display())

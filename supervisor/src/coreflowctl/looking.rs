@@ -4,6 +4,7 @@ use std::{
     fmt, io,
     io::{IsTerminal, Write},
     ops::ControlFlow,
+    os::unix::fs::FileTypeExt,
     path::PathBuf,
     process::ExitCode,
     thread,
@@ -43,6 +44,10 @@ pub(super) struct RunningRelay {
 impl RunningRelay {
     /// The relay whose control socket is at `socket`.
     pub(super) fn at(socket: PathBuf) -> Result<Self, AskError> {
+        // The kernel answers a connect to a file of another kind as one to a socket that nobody serves any more.
+        if std::fs::metadata(&socket).is_ok_and(|file| !file.file_type().is_socket()) {
+            return Err(AskError::Unreachable(socket, io::ErrorKind::InvalidInput));
+        }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         match runtime {
             Ok(runtime) => Ok(Self { socket, runtime }),
@@ -125,4 +130,27 @@ pub(super) fn escaped(text: &impl fmt::Display) -> String {
     let mut escaped = String::new();
     coreflow_ipc::record::escape_into(&mut escaped, &text.to_string());
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// PROT-35: a path that is no socket's is not taken for that of a relay that is gone.
+    #[test]
+    fn what_is_no_socket_is_said_to_be_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let too_long = directory.path().join("a".repeat(200));
+        let socket = directory.path().join("socket");
+        drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+        for (path, said) in [
+            (directory.path().to_owned(), "no control socket can be there"),
+            (too_long, "no control socket can be there"),
+            (socket, "the relay that made this socket is gone"),
+        ] {
+            let asked = RunningRelay::at(path).and_then(|relay| relay.ask(Command::Status));
+            let error = asked.unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
 }
