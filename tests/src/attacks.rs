@@ -5,7 +5,7 @@
 //! A row says, for one attack on one victim: the control; how it ends in relayd, pulld and vpnd; and the walls of
 //! which each stops it by itself. Without all named walls, behind all others, it has succeeded.
 
-pub(crate) mod attempts;
+pub mod attempts;
 pub mod child;
 mod files;
 mod kernel;

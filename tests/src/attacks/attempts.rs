@@ -34,15 +34,22 @@ pub(crate) fn named(name: &str) -> Attempt {
 /// What an attacker does before it is confined, so that the attempt is stopped by what is named for it and not by what
 /// leads up to it.
 pub(crate) fn prepare(attempt: &str) -> Result<(), Errno> {
+    leave_open(attempt)?;
+    stay_beside(attempt);
     kernel::prepare(attempt)?;
     processes::prepare(attempt).map_err(|error| errno(&error))
 }
+
+/// Up to which number descriptors are left open for an attacker that lists its own.
+pub const LEFT_OPEN: i32 = 64;
 
 const OWN: &[(&str, Attempt)] = &[
     ("make a file in memory", |_| call(libc::SYS_memfd_create, [c"m".as_ptr().addr(), 0, 0, 0, 0]).map(word)),
     ("map executable memory", |_| map(libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC).map(word)),
     ("make memory executable", make_executable),
     ("read a descriptor", read_descriptor),
+    ("list its descriptors", |a| Ok(open_descriptors(a.argument.parse().unwrap()))),
+    ("work beside a thread", |_| Ok("works".to_owned())),
     ("limits", limits),
     ("say whether dumpable", |_| Ok(prctl(libc::PR_GET_DUMPABLE, 0)?.to_string())),
     ("become dumpable", |_| prctl(libc::PR_SET_DUMPABLE, 1).map(word)),
@@ -139,10 +146,35 @@ fn read_descriptor(attacker: &mut Attacker) -> Answered {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// Starts a thread that goes on until the process ends.
+fn stay_beside(attempt: &str) {
+    if attempt == "work beside a thread" {
+        std::thread::spawn(|| std::thread::park_timeout(super::child::PATIENCE));
+    }
+}
+
+/// The numbers below `end` that are open.
+fn open_descriptors(end: i32) -> String {
+    // SAFETY: a flag is asked for, and nothing is done with what has the number.
+    let is_open = |number: &i32| unsafe { libc::fcntl(*number, libc::F_GETFD) } >= 0;
+    (0..end).filter(is_open).map(|number| number.to_string()).collect::<Vec<_>>().join(" ")
+}
+
+/// Leaves a descriptor open at each number from 3 on, for as many as a worker might have been given.
+fn leave_open(attempt: &str) -> Result<(), Errno> {
+    if attempt == "list its descriptors" {
+        for number in 3..LEFT_OPEN {
+            // SAFETY: nothing in this process owns one of these numbers yet, and nothing closes them but the confinement.
+            Errno::result(unsafe { libc::dup2(0, number) })?;
+        }
+    }
+    Ok(())
+}
+
 fn limits(_: &mut Attacker) -> Answered {
-    let (core, _) = getrlimit(Resource::RLIMIT_CORE)?;
-    let (files, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    Ok(format!("core {core} files {files}"))
+    let (core, core_hard) = getrlimit(Resource::RLIMIT_CORE)?;
+    let (files, files_hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    Ok(format!("core {core} of {core_hard}, files {files} of {files_hard}"))
 }
 
 fn look_for_the_variable(attacker: &mut Attacker) -> Answered {

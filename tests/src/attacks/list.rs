@@ -32,6 +32,8 @@ pub(crate) enum Told {
     Credential,
     /// A file of the attacker's own user, made for this attempt.
     File,
+    /// An empty directory of the attacker's own user, made for this attempt.
+    Directory,
     /// A name that no file has.
     NewFile,
     /// A TCP port that no profile may dial.
@@ -167,11 +169,15 @@ pub(crate) const ATTACKS: &[Attack] = &[
     refused("/etc/passwd", "open a file", Told::Path("/etc/passwd"), BY_BOTH),
     refused("a directory listed", "list a directory", Told::Path("/"), BY_BOTH),
     refused("a new file", "create a file", Told::NewFile, BY_BOTH),
+    refused("a new empty file", "make an empty file", Told::NewFile, BY_BOTH),
     refused("a new directory", "make a directory", Told::NewFile, BY_BOTH),
     refused("a new link", "make a link", Told::NewFile, BY_BOTH),
     refused("a new named pipe", "make a named pipe", Told::NewFile, BY_BOTH),
+    refused("a new device", "make a device", Told::NewFile, BY_BOTH),
+    refused("a new socket", "make a socket", Told::NewFile, BY_BOTH),
     refused("a new file in memory", "make a file in memory", Told::Nothing, BY_SECCOMP),
     refused("a file removed", "remove a file", Told::File, BY_BOTH),
+    refused("a directory removed", "remove a directory", Told::Directory, BY_BOTH),
     refused("a file cut", "cut a file", Told::File, BY_BOTH),
     refused("a file's mode changed", "change a file's mode", Told::File, BY_SECCOMP),
     refused("inotify", "watch files", Told::Nothing, BY_SECCOMP),

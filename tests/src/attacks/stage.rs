@@ -176,6 +176,11 @@ impl Stage {
                 std::fs::write(&file, "content").expect("writing an own file");
                 path(file)
             }
+            Told::Directory => {
+                let directory = self.fresh();
+                std::fs::create_dir(&directory).expect("making an own directory");
+                path(directory)
+            }
             Told::NewFile => path(self.fresh()),
             Told::TcpPort => self.tcp.local_addr().expect("it is bound").port().to_string(),
             Told::Tcp6Port => {
