@@ -8,6 +8,7 @@
 pub mod attempts;
 pub mod child;
 mod files;
+pub mod filter;
 mod kernel;
 mod list;
 mod memory;

@@ -10,7 +10,7 @@ use coreflow_ipc::sys::{self, Errno};
 use nix::sys::resource::{Resource, getrlimit};
 
 use super::child::{Attacker, SECRET};
-use super::{files, kernel, memory, network, processes, work};
+use super::{files, filter, kernel, memory, network, processes, work};
 
 /// What the kernel answered, with a word on success.
 pub(crate) type Answered = Result<String, Errno>;
@@ -21,6 +21,7 @@ pub(crate) fn named(name: &str) -> Attempt {
     let lists = [
         OWN,
         files::ATTEMPTS,
+        filter::ATTEMPTS,
         kernel::ATTEMPTS,
         memory::ATTEMPTS,
         network::ATTEMPTS,
@@ -37,6 +38,7 @@ pub(crate) fn prepare(attempt: &str) -> Result<(), Errno> {
     leave_open(attempt)?;
     stay_beside(attempt);
     kernel::prepare(attempt)?;
+    filter::prepare(attempt)?;
     processes::prepare(attempt).map_err(|error| errno(&error))
 }
 

@@ -41,7 +41,7 @@ const PROGRAM: &str = "coreflow-attacks";
 pub(crate) const SECRET: (&str, &str) = ("CONFINEMENT_SECRET", "a-value-nobody-should-see");
 
 /// Under which profile an attacker makes its attempt, and on whom.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Role {
     name: &'static str,
     port: u16,
