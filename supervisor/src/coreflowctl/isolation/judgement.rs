@@ -128,7 +128,7 @@ fn worker_credentials(judged: &mut Judged, role: Role, credentials: &Credentials
         (supervisor == Some(0) && !groups.is_empty()).then(|| format!("it has the groups {groups:?}"))
     });
     judged.value("capabilities", &credentials.capabilities, |capabilities| {
-        (!capabilities.are_none()).then(|| format!("it has capabilities: {capabilities:?}"))
+        (!capabilities.are_none()).then(|| format!("it has capabilities: {}", capabilities.held()))
     });
     judged.value("seccomp", &credentials.seccomp_mode, |mode| {
         (*mode != FILTERED).then(|| format!("its seccomp mode is {mode}, not {FILTERED}"))

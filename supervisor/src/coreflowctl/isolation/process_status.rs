@@ -43,6 +43,12 @@ impl Capabilities {
         let sets = [&self.inheritable, &self.permitted, &self.effective, &self.ambient];
         sets.iter().all(|set| u64::from_str_radix(set, 16) == Ok(0))
     }
+
+    /// The sets that [`Capabilities::are_none`] asks about, for people.
+    pub(super) fn held(&self) -> String {
+        let Self { inheritable, permitted, effective, ambient, bounding: _ } = self;
+        format!("effective {effective}, permitted {permitted}, inheritable {inheritable}, ambient {ambient}")
+    }
 }
 
 /// The text of a process's or a thread's status.

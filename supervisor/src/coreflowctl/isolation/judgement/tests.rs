@@ -121,7 +121,7 @@ fn each_broken_promise_is_found() {
             let capabilities = ProcessStatus(text).credentials().capabilities;
             change_credentials(seen, |it| it.capabilities = capabilities);
         }),
-        "it has capabilities",
+        "it has capabilities: effective 0, permitted 400, inheritable 0, ambient 0",
     );
     one(
         found(relayd, |seen| change_credentials(seen, |it| it.seccomp_mode = Told::Read(0))),
