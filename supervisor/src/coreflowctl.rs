@@ -53,13 +53,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let again = arguments.try_get_one::<u64>("watch").ok().flatten();
     let again = again.copied().map(Duration::from_secs);
     match name {
-        "status" => looking::show(again, || status::look(&relay, json)),
-        "workers" => looking::show(again, || workers::look(&relay, json)),
-        "nodes" => looking::show(again, || nodes::look(&relay, json)),
-        "restart" => looking::show(None, || restart::restart(&relay, process(arguments))),
-        "log" => looking::show(None, || workers::log(&relay, process(arguments), level(arguments))),
-        "isolation" => looking::show(None, || isolation::look(&relay, json)),
-        "metrics" => looking::show(None, || status::metrics(&relay)),
+        "status" => looking::show(again, json, || status::look(&relay, json)),
+        "workers" => looking::show(again, json, || workers::look(&relay, json)),
+        "nodes" => looking::show(again, json, || nodes::look(&relay, json)),
+        "restart" => looking::show(None, json, || restart::restart(&relay, process(arguments))),
+        "log" => looking::show(None, json, || workers::log(&relay, process(arguments), level(arguments))),
+        "isolation" => looking::show(None, json, || isolation::look(&relay, json)),
+        "metrics" => looking::show(None, json, || status::metrics(&relay)),
         "trace" => trace::follow(&relay, process(arguments), json),
         _ => unreachable!("each command of the command line is listed"),
     }

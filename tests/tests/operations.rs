@@ -412,7 +412,13 @@ async fn watching_goes_on_until_it_is_ended() {
     let first = watching.until("vpnd").await;
     assert!(first[0].starts_with("worker ") && !first.concat().contains('\u{1b}'), "{first:?}");
     assert!(watching.until("vpnd").await.len() > first.len(), "a second block");
+    let documents = Following::start(&scene.relay, &["workers", "--watch", "1", "--json"]);
+    documents.until("vpnd").await;
     scene.relay.signal(Signal::SIGTERM);
     scene.relay.wait_exit(BOUND).await.unwrap();
     watching.until("control-unreachable: ").await;
+    // Where documents are read, what went wrong is one.
+    let missed = documents.until("control-unreachable: ").await;
+    let missed: Value = serde_json::from_str(missed.last().unwrap()).unwrap();
+    assert!(missed["error"].as_str().unwrap().starts_with("control-unreachable: "), "{missed}");
 }

@@ -79,6 +79,7 @@ pub(super) fn another() -> AskError {
 /// blocks elsewhere, and with what goes wrong as one of them.
 pub(super) fn show<E: fmt::Display>(
     again: Option<Duration>,
+    as_json: bool,
     mut look: impl FnMut() -> Result<Outcome, E>,
 ) -> ExitCode {
     let Some(pause) = again else {
@@ -93,13 +94,21 @@ pub(super) fn show<E: fmt::Display>(
     };
     let (redraw, mut separator) = if io::stdout().is_terminal() { (REDRAW, "") } else { ("", "") };
     loop {
-        let text = look().map_or_else(|error| escaped(&error) + "\n", |outcome| outcome.text);
+        let text = look().map_or_else(|error| missed(&error, as_json), |outcome| outcome.text);
         if let Err(error) = print(&format!("{redraw}{separator}{text}")) {
             return unprinted(&error).unwrap_or(ExitCode::SUCCESS);
         }
         separator = "\n";
         thread::sleep(pause);
     }
+}
+
+/// A look of many that brought nothing, in the form of the others.
+fn missed(error: &impl fmt::Display, as_json: bool) -> String {
+    if as_json {
+        return escaped(&serde_json::json!({ "error": error.to_string() })) + "\n";
+    }
+    escaped(error) + "\n"
 }
 
 /// What a print that failed comes to: nothing where the reader has read enough and gone, and else a failure by name.
