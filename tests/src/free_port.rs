@@ -2,11 +2,12 @@
 //! process, is given them meanwhile; and the kernel hands none of them to an outgoing connection, which could take a port
 //! between its choice and its use.
 
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::ops::RangeInclusive;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Mutex;
+
+use crate::sockets::taken_ports;
 
 /// Above what services use, and in blocks, each of which one process has for as long as it lives.
 const FIRST: u16 = 10_240;
@@ -29,6 +30,7 @@ struct Given {
 /// # Panics
 /// When other processes have every block.
 pub fn free_port() -> u16 {
+    let taken = taken_ports();
     let mut given = GIVEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     loop {
         let Some(port) = given.left.pop() else {
@@ -37,8 +39,9 @@ pub fn free_port() -> u16 {
             given.left.extend(ports);
             continue;
         };
-        let address = (Ipv4Addr::LOCALHOST, port);
-        if TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok() {
+        // Told by the kernel's tables: a bind that tries it would be inherited by whatever this process starts meanwhile,
+        // and the port be taken until that has become its program.
+        if !taken.contains(&port) {
             return port;
         }
     }
@@ -78,6 +81,7 @@ fn outgoing_ports() -> RangeInclusive<u16> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::net::{Ipv4Addr, TcpListener};
 
     use super::*;
 

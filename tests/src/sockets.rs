@@ -45,6 +45,22 @@ pub fn is_udp_bound(address: SocketAddrV4) -> bool {
     table.lines().skip(1).any(|row| row.split_whitespace().nth(1) == Some(&own))
 }
 
+/// The ports of this network namespace that a socket of either protocol and family has, whoever's it is.
+pub fn taken_ports() -> BTreeSet<u16> {
+    let mut taken = BTreeSet::new();
+    for table in ["tcp", "tcp6", "udp", "udp6"] {
+        // A host without a family has no such table.
+        let table = std::fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default();
+        taken.extend(table.lines().skip(1).filter_map(|row| port(row.split_whitespace().nth(1)?)));
+    }
+    taken
+}
+
+/// The port of an address as the kernel's tables write it.
+fn port(address: &str) -> Option<u16> {
+    u16::from_str_radix(address.rsplit(':').next()?, 16).ok()
+}
+
 /// Ends the socket of process `pid` that listens on `port`, for all who hold it: what a process that was taken over can do
 /// to a listener that it was lent. Takes root.
 ///
@@ -92,7 +108,6 @@ fn row_of(row: &str, held: &BTreeSet<String>) -> Option<TcpSocket> {
     if !held.contains(*columns.get(9)?) {
         return None;
     }
-    let port = |address: &str| u16::from_str_radix(address.rsplit(':').next()?, 16).ok();
     Some(TcpSocket { local_port: port(local?)?, remote_port: port(remote?)?, listening: state? == "0A" })
 }
 
@@ -101,6 +116,8 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 
     use super::*;
+    use crate::free_port::free_port;
+    use crate::waiting::{BOUND, poll};
 
     /// A listener, a dialled and an accepted socket of this very process are seen with their ports.
     #[test]
@@ -111,6 +128,7 @@ mod tests {
         let (_accepted, from) = listener.accept().unwrap();
         assert_eq!(dialled.local_addr().unwrap(), from);
         let seen = tcp_sockets_of(std::process::id()).unwrap();
+        assert!(taken_ports().contains(&port));
         for (local_port, remote_port, listening) in
             [(port, 0, true), (from.port(), port, false), (port, from.port(), false)]
         {
@@ -118,13 +136,15 @@ mod tests {
         }
     }
 
-    /// A UDP socket is seen as long as it is there.
-    #[test]
-    fn a_udp_socket_is_seen_while_it_is_bound() {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, socket.local_addr().unwrap().port());
-        assert!(is_udp_bound(address));
+    /// A UDP socket is seen as long as it is there: a program that another test starts has a copy of it until it runs.
+    #[tokio::test]
+    async fn a_udp_socket_is_seen_while_it_is_bound() {
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
+        assert!(!is_udp_bound(address) && !taken_ports().contains(&address.port()));
+        let socket = UdpSocket::bind(address).unwrap();
+        assert!(is_udp_bound(address) && taken_ports().contains(&address.port()));
         drop(socket);
-        assert!(!is_udp_bound(address));
+        let gone = || (!is_udp_bound(address)).then_some(());
+        poll(BOUND, "end of a UDP socket", gone).await.unwrap();
     }
 }
