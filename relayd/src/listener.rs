@@ -66,7 +66,7 @@ pub fn thread() -> io::Result<Handle> {
     Ok(handle)
 }
 
-/// Accepting came to its end: whether because the socket was ended, and not by being told to stop.
+/// The task that accepts; its end is an error where the socket was ended, and none where it was told to stop.
 pub type Accepting = JoinHandle<Result<(), Ended>>;
 
 /// The listening socket was ended by somebody who has a copy of it; none of its holders can accept any more.

@@ -185,15 +185,7 @@ impl Bed {
     }
 
     fn grant(&self, operation: &str) -> Grant {
-        Grant {
-            operation: operation.to_owned(),
-            restore_id: "restore-1".to_owned(),
-            cluster_id: "cluster-1".to_owned(),
-            node_name: "node-1".to_owned(),
-            manifest_digest: self.manifest.clone(),
-            mappings_digest: mappings_digest(&self.mappings),
-            expires_at: NOW + MINUTES,
-        }
+        Grant::of_restore_1(operation, &self.manifest, &self.mappings, NOW + MINUTES)
     }
 
     fn body(&self, operation: &str) -> Value {

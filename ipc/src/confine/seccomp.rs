@@ -157,7 +157,7 @@ mod tests {
             libc::getsockopt(
                 std::os::fd::AsRawFd::as_raw_fd(&one),
                 libc::SOL_SOCKET,
-                77,
+                libc::SO_PEERPIDFD,
                 (&raw mut process).cast(),
                 &raw mut length,
             )

@@ -84,10 +84,10 @@ pub(super) fn show<E: fmt::Display>(
 ) -> ExitCode {
     let Some(pause) = again else {
         return match look() {
-            Ok(outcome) => match print(&outcome.text).map_err(|error| unprinted(&error)) {
-                Err(Some(code)) => code,
-                Ok(()) | Err(None) if outcome.so => ExitCode::SUCCESS,
-                Ok(()) | Err(None) => ExitCode::from(NOT_SO),
+            Ok(outcome) => match print(&outcome.text).err().and_then(|error| unprinted(&error)) {
+                Some(failed) => failed,
+                None if outcome.so => ExitCode::SUCCESS,
+                None => ExitCode::from(NOT_SO),
             },
             Err(error) => failed(&error),
         };

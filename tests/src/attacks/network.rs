@@ -63,7 +63,8 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
     }),
     ("open the process behind the link", |a| {
         let (mut process, mut length) = (-1_i32, 4_u32);
-        let (level, option) = (libc::SOL_SOCKET.cast_unsigned() as usize, SO_PEERPIDFD);
+        let [level, option] =
+            [libc::SOL_SOCKET, libc::SO_PEERPIDFD].map(|number| number.cast_unsigned() as usize);
         let (process, length) = ((&raw mut process).addr(), (&raw mut length).addr());
         call(libc::SYS_getsockopt, [descriptor(&a.link), level, option, process, length]).map(word)
     }),
@@ -72,9 +73,6 @@ pub(crate) const ATTEMPTS: &[(&str, Attempt)] = &[
         call(libc::SYS_fcntl, [descriptor(&a.link), command, 1, 0, 0]).map(word)
     }),
 ];
-
-/// The number of `SO_PEERPIDFD` (Linux 6.5).
-const SO_PEERPIDFD: usize = 77;
 
 pub(crate) fn socket(family: i32, kind: i32, protocol: i32) -> Result<usize, Errno> {
     let arguments = [family, kind, protocol, 0, 0].map(|number| number.cast_unsigned() as usize);

@@ -48,6 +48,21 @@ pub struct Grant {
     pub expires_at: u64,
 }
 
+impl Grant {
+    /// A grant of `operation` in the one restore of the tests, `restore-1` of `node-1` in `cluster-1`, until `expires_at`.
+    pub fn of_restore_1(operation: &str, manifest: &str, mappings: &[Mapping], expires_at: u64) -> Self {
+        Self {
+            operation: operation.to_owned(),
+            restore_id: "restore-1".to_owned(),
+            cluster_id: "cluster-1".to_owned(),
+            node_name: "node-1".to_owned(),
+            manifest_digest: manifest.to_owned(),
+            mappings_digest: mappings_digest(mappings),
+            expires_at,
+        }
+    }
+}
+
 /// The digest of mappings in their canonical order.
 ///
 /// # Panics

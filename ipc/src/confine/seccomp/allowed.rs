@@ -138,10 +138,10 @@ pub(super) fn rules(profile: &Profile) -> Result<Rules, BackendError> {
     rules.insert(libc::SYS_sendto, vec![all([bits(3, libc::MSG_FASTOPEN, 0)])?]);
     rules.insert(libc::SYS_sendmsg, vec![all([bits(2, libc::MSG_FASTOPEN, 0)])?]);
     rules.insert(libc::SYS_setsockopt, options(profile)?);
-    // Any option but the one that opens the process at the other end.
+    // Any option but the one that makes a descriptor of the process at the other end, which made the link.
     rules.insert(
         libc::SYS_getsockopt,
-        vec![all([is_not(1, libc::SOL_SOCKET)])?, all([is_not(2, SO_PEERPIDFD)])?],
+        vec![all([is_not(1, libc::SOL_SOCKET)])?, all([is_not(2, libc::SO_PEERPIDFD)])?],
     );
     add_profile(&mut rules, profile)?;
     Ok(rules)
@@ -188,8 +188,6 @@ fn options(profile: &Profile) -> Result<Vec<SeccompRule>, BackendError> {
         .collect()
 }
 
-/// The number of `SO_PEERPIDFD`, which makes a descriptor of the process that made the link.
-const SO_PEERPIDFD: i32 = 77;
 /// The number of `FIONBIO`, by which the standard library makes a socket non-blocking.
 const FIONBIO: i32 = 0x5421;
 

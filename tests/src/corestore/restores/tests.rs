@@ -39,15 +39,7 @@ impl Bed {
     }
 
     fn granted(&mut self, operation: &str, revision: u64, body: &Value, alter: Alter) -> (u16, Value) {
-        let mut grant = Grant {
-            operation: operation.to_owned(),
-            restore_id: "restore-1".to_owned(),
-            cluster_id: "cluster-1".to_owned(),
-            node_name: "node-1".to_owned(),
-            manifest_digest: self.manifest.clone(),
-            mappings_digest: mappings_digest(&self.mappings),
-            expires_at: NOW + GRANT_LIMIT,
-        };
+        let mut grant = Grant::of_restore_1(operation, &self.manifest, &self.mappings, NOW + GRANT_LIMIT);
         alter(&mut grant);
         let grant = self.restores.sign(&grant);
         let control =
